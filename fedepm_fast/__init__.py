@@ -1,0 +1,76 @@
+"""FedEPM, the exact penalty method for federated learning, with compiled kernels.
+
+``run(algorithm, data)`` runs FedEPM, SFedAvg or SFedProx; `fedepm_fast.kernels` holds the
+kernels for use in other code; ``fedepm run`` does it all from the command line.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Imported on first use: the command line answers at once, and the kernels are importable
+# without SciPy.
+_HOMES = {
+    "FedEPM": "algorithms",
+    "SFedAvg": "algorithms",
+    "SFedProx": "algorithms",
+    "FederatedData": "data",
+    "Logistic": "objectives",
+    "LeastSquares": "objectives",
+    "Problem": "objectives",
+    "GivenRandomness": "randomness",
+    "Result": "result",
+    "DivergenceWarning": "result",
+    "run": "runner",
+    "make_problem": "runner",
+}
+_MODULES = (
+    "datasets",
+    "kernels",
+    "loaders",
+    "partition",
+    "plots",
+    "reference",
+    "stopping",
+    "synthetic",
+    "theory",
+)
+
+__all__ = ["__version__", *_HOMES, *_MODULES]
+
+if TYPE_CHECKING:
+    from . import (
+        datasets,
+        kernels,
+        loaders,
+        partition,
+        plots,
+        reference,
+        stopping,
+        synthetic,
+        theory,
+    )
+    from .algorithms import FedEPM, SFedAvg, SFedProx
+    from .data import FederatedData
+    from .objectives import LeastSquares, Logistic, Problem
+    from .randomness import GivenRandomness
+    from .result import DivergenceWarning, Result
+    from .runner import make_problem, run
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,122 @@
+"""Checks of arguments: each error names the argument, what was given and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def check_int(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
+    """Return `value` as an int in ``[low, high]``; booleans and fractions are refused."""
+    allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be {allowed}, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}"
+        ) from None
+    if number < low or (high is not None and number > high):
+        raise ValueError(f"{name} must be {allowed}, got {number}")
+    return number
+
+
+def check_real(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Return `value` as a finite float in the interval given."""
+    left, right = "(" if open_low else "[", ")" if open_high else "]"
+    if low == -math.inf:
+        left = "("
+    if high == math.inf:
+        right = ")"
+    allowed = f"a finite number in {left}{low:g}, {high:g}{right}"
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise TypeError(f"{name} must be {allowed}, got {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}"
+        ) from None
+    inside = (number > low if open_low else number >= low) and (
+        number < high if open_high else number <= high
+    )
+    if not math.isfinite(number) or not inside:
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return number
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of `choices`."""
+    options = list(choices)
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{name} must be one of {', '.join(map(repr, options))}, "
+            f"got {value!r} of type {type(value).__name__}"
+        )
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    return value
+
+
+def check_array(
+    name: str,
+    value: Any,
+    *,
+    ndim: int | None = None,
+    shape: tuple[int | None, ...] | None = None,
+    dtype: Any = np.float64,
+    finite: bool = True,
+) -> NDArray[Any]:
+    """Return `value` as a C-contiguous array of `dtype`, with the shape asked for.
+
+    ``None`` in `shape` allows any length. With `finite`, NaN and infinities are
+    refused and the first offender is named.
+    """
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must be an array of numbers, got {type(value).__name__}"
+        ) from error
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+    if shape is not None and (
+        array.ndim != len(shape)
+        or any(
+            want is not None and want != got for want, got in zip(shape, array.shape, strict=True)
+        )
+    ):
+        wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
+        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
+    array = np.ascontiguousarray(array, dtype=dtype)
+    if finite:
+        check_finite(name, array)
+    return array
+
+
+def check_finite(name: str, array: NDArray[Any]) -> None:
+    """Raise ValueError naming the first entry of `array` that is NaN or infinite."""
+    if array.dtype.kind != "f" or bool(np.isfinite(array).all()):
+        return
+    where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    count = int((~np.isfinite(array)).sum())
+    raise ValueError(
+        f"{name} must be finite, got {array[where]} at index {where} "
+        f"({count} such entr{'y' if count == 1 else 'ies'})"
+    )

@@ -1,0 +1,288 @@
+"""The algorithms: frozen, validated parameter objects, and what each does in a round."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._validation import check_choice, check_int, check_real
+from .noise import NOISE_MODELS, NoiseModel
+from .objectives import REGULARIZERS, Objective, Problem
+from .reference import (
+    ens,
+    fedepm_iterates,
+    penalty_parameter,
+    sfedavg_iterates,
+    sfedprox_iterates,
+)
+
+Array = NDArray[np.float64]
+Clients = NDArray[np.intp]
+
+#: How a client's step scales its penalty parameter mu: ``"1/d"`` divides by its number of
+#: samples, ``"1"`` does not.
+STEPS = ("1/d", "1")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Choices that belong together; mixing two presets can diverge."""
+
+    regularizer: str
+    step: str
+    noise: str
+    stopping: str
+
+
+#: ``released`` is the authors' program, from which the paper's figures come; ``text`` is the
+#: equations as printed.
+PRESETS: dict[str, Preset] = {
+    "released": Preset(REGULARIZERS[0], STEPS[0], "standardized", "released"),
+    "text": Preset(REGULARIZERS[1], STEPS[1], "laplace", "text"),
+}
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What the algorithms have in common.
+
+    Parameters
+    ----------
+    local_steps : int
+        Local iterations of a client between two communications, k0.
+    participation : float
+        Share of the clients that take part in a round, rho in (0, 1]; ``ceil(rho*m)`` do.
+    epsilon : float
+        Divides the noise of the uploads. In the paper a privacy budget; the noise models of
+        these algorithms are *not* differentially private, see the README.
+    preset : {"released", "text"}
+        The authors' program, or the equations as printed: regulariser, step, noise and
+        stopping rule.
+    noise : {"standardized", "laplace", "none"}, optional
+        Overrides the preset's noise model.
+    mu0, c, alpha : float
+        Penalty parameter ``mu = mu0 * (1 + c*|w_i - x|^2) * alpha^(k+1)``; the baselines use
+        it for the scale of their noise only.
+    coverage_rounds : int, optional
+        If given, every client takes part at least once in every such number of rounds;
+        otherwise the clients of a round are drawn uniformly.
+    """
+
+    local_steps: int = 12
+    participation: float = 0.5
+    epsilon: float = 0.1
+    preset: str = "released"
+    noise: str | None = None
+    mu0: float = 0.05
+    c: float = 1e-8
+    alpha: float = 1.001
+    coverage_rounds: int | None = None
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self._check("local_steps", check_int, low=1)
+        self._check("participation", check_real, low=0.0, high=1.0, open_low=True)
+        self._check("epsilon", check_real, low=0.0, open_low=True)
+        check_choice("preset", self.preset, PRESETS)
+        if self.noise is not None:
+            check_choice("noise", self.noise, NOISE_MODELS)
+        self._check("mu0", check_real, low=0.0, open_low=True)
+        self._check("c", check_real, low=0.0)
+        self._check("alpha", check_real, low=1.0)
+        if self.coverage_rounds is not None:
+            self._check("coverage_rounds", check_int, low=1)
+
+    def _check(self, field: str, check: Any, **bounds: Any) -> None:
+        object.__setattr__(self, field, check(field, getattr(self, field), **bounds))
+
+    def resolve(self, problem: Problem) -> Self:
+        """This algorithm with every default that depends on preset or data filled in."""
+        noise = self.noise_model
+        if problem.n_features < noise.min_features:
+            raise ValueError(
+                f"noise {noise.name!r} needs at least {noise.min_features} features, "
+                f"the data have {problem.n_features}"
+            )
+        return dataclasses.replace(self, noise=noise.name)
+
+    @property
+    def noise_model(self) -> NoiseModel:
+        """The noise model of these parameters or of their preset."""
+        return NOISE_MODELS[self.noise or PRESETS[self.preset].noise]
+
+    def objective(self, objective: Objective) -> Objective:
+        """`objective` with the preset's regulariser where it leaves that open."""
+        if objective.regularizer is not None:
+            return objective
+        return dataclasses.replace(objective, regularizer=PRESETS[self.preset].regularizer)
+
+    def aggregate(self, Z: Array, S: Clients) -> Array:
+        """The server's point from the uploads `Z` (m, n), `S` the newly selected clients."""
+        raise NotImplementedError
+
+    def local_round(
+        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
+    ) -> tuple[Array, Array]:
+        """The local steps of the clients `S`: their parameters (s, n) and last mu (s,)."""
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, Any]:
+        """Name and parameters as plain values, for records."""
+        return {"name": self.name, **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True)
+class FedEPM(Algorithm):
+    """The exact penalty method.
+
+    Parameters
+    ----------
+    lam : float, optional
+        Weight of the l1 part of the penalty, at least 0; ``eta / 2`` by default.
+    eta : float, optional
+        Weight of the quadratic part, above 0; ``(0.02*m + 1) * (rho + 0.1) * 1e-5`` by default.
+    step : {"1/d", "1"}, optional
+        Overrides the preset's ``step_i``, ``1/d_i`` or 1.
+
+    See Also
+    --------
+    Algorithm : the other parameters.
+    """
+
+    lam: float | None = None
+    eta: float | None = None
+    step: str | None = None
+
+    name: ClassVar[str] = "fedepm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lam is not None:
+            self._check("lam", check_real, low=0.0)
+        if self.eta is not None:
+            self._check("eta", check_real, low=0.0, open_low=True)
+        if self.step is not None:
+            check_choice("step", self.step, STEPS)
+
+    def resolve(self, problem: Problem) -> Self:
+        resolved = super().resolve(problem)
+        m, rho = problem.n_clients, self.participation
+        eta = self.eta if self.eta is not None else (0.02 * m + 1) * (rho + 0.1) * 1e-5
+        lam = self.lam if self.lam is not None else eta / 2
+        step = self.step or PRESETS[self.preset].step
+        return dataclasses.replace(resolved, lam=lam, eta=eta, step=step)
+
+    def steps(self, problem: Problem) -> Array:
+        """``step_i`` of every client, shape (m,)."""
+        sizes = problem.data.client_sizes
+        return 1.0 / sizes if self.step == STEPS[0] else np.ones(len(sizes))
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """``(lam, eta)`` of resolved parameters."""
+        if self.lam is None or self.eta is None:
+            raise ValueError("lam and eta depend on the data: resolve(problem) fills them in")
+        return self.lam, self.eta
+
+    def aggregate(self, Z: Array, S: Clients) -> Array:
+        lam, eta = self.weights
+        return ens(Z, lam / eta)
+
+    def local_round(
+        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
+    ) -> tuple[Array, Array]:
+        return _last(fedepm_iterates(self, W, x, G, self.steps(problem)[S], tau))
+
+
+@dataclass(frozen=True)
+class _Averaging(Algorithm):
+    """What the baselines share: the server averages the newly selected clients' uploads.
+
+    Parameters
+    ----------
+    learning_rate : float
+        The step is ``learning_rate * d_i / sqrt(2*k0 + tau)``.
+    """
+
+    learning_rate: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("learning_rate", check_real, low=0.0, open_low=True)
+
+    def aggregate(self, Z: Array, S: Clients) -> Array:
+        return Z[S].mean(axis=0)
+
+    def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
+        """The local iterates of client i, starting from `x`, where its gradient is `g`."""
+        raise NotImplementedError
+
+    def local_round(
+        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
+    ) -> tuple[Array, Array]:
+        new, gap = np.empty_like(W), np.empty_like(W)
+        for row, i in enumerate(S):
+            # Iteration k's mu takes the gap before that step, hence the last two iterates.
+            *before, new[row] = deque(self.iterates(problem, i, x, G[row], tau), maxlen=2)
+            gap[row] = before[0] - x if before else 0.0
+        last = (tau + 1) * self.local_steps - 1
+        return new, penalty_parameter(gap, last, self.mu0, self.c, self.alpha)
+
+
+@dataclass(frozen=True)
+class SFedAvg(_Averaging):
+    """Secure federated averaging: full-gradient local steps, noisy uploads, an average.
+
+    See Also
+    --------
+    Algorithm : the other parameters.
+    """
+
+    name: ClassVar[str] = "sfedavg"
+
+    def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
+        return sfedavg_iterates(self, problem, i, x, g, tau)
+
+
+@dataclass(frozen=True)
+class SFedProx(_Averaging):
+    """Secure FedProx: each local step solves a proximal problem by a few gradient steps.
+
+    Parameters
+    ----------
+    prox : float
+        Weight of the proximal term ``prox/2 * |w - x|^2``.
+    inner_steps : int
+        Gradient steps per local step.
+
+    See Also
+    --------
+    Algorithm : the other parameters.
+    """
+
+    prox: float = 1e-5
+    inner_steps: int = 3
+
+    name: ClassVar[str] = "sfedprox"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("prox", check_real, low=0.0)
+        self._check("inner_steps", check_int, low=1)
+
+    def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
+        return sfedprox_iterates(self, problem, i, x, g, tau)
+
+
+def _last(iterates: Iterator[tuple[Array, Array]]) -> tuple[Array, Array]:
+    return deque(iterates, maxlen=1)[0]
+
+
+ALGORITHMS: dict[str, type[Algorithm]] = {cls.name: cls for cls in (FedEPM, SFedAvg, SFedProx)}

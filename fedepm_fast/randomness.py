@@ -1,0 +1,196 @@
+"""Where a run's random numbers come from.
+
+Every number is a pure function of (seed, trial, purpose, round, client, coordinate): the key
+of a Philox4x64-10 generator is (seed, trial), its counter is (block, client, round, purpose),
+and coordinates count through the blocks' words. So clients, rounds and whole runs can be drawn
+in any order, by any number of threads, or alone, with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._validation import check_array, check_int
+
+Words = NDArray[np.uint64]
+Array = NDArray[np.float64]
+
+# Purposes: the last word of the counter.
+SELECT, COVER, INITIAL_NOISE, NOISE = 1, 2, 3, 4
+
+_MASK32 = np.uint64(0xFFFFFFFF)
+_MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
+_WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+
+
+def _multiply_high_low(a: np.uint64, b: Words) -> tuple[Words, Words]:
+    """The upper and lower 64 bits of the products a*b."""
+    shift = np.uint64(32)
+    a_high, a_low = a >> shift, a & _MASK32
+    b_high, b_low = b >> shift, b & _MASK32
+    cross = a_high * b_low + ((a_low * b_low) >> shift)
+    middle = a_low * b_high + (cross & _MASK32)
+    return a_high * b_high + (cross >> shift) + (middle >> shift), a * b
+
+
+def philox4x64(counter: ArrayLike, key: tuple[int, int]) -> Words:
+    """Philox4x64-10 (Salmon et al. 2011): the words of each counter.
+
+    Parameters
+    ----------
+    counter : array_like of uint64, shape (..., 4)
+        Counters, least significant word first.
+    key : tuple of two ints
+        The key, each in ``[0, 2**64)``.
+
+    Returns
+    -------
+    ndarray of uint64, shape (..., 4)
+        ``numpy.random.Philox(key=key, counter=c)`` steps its counter before the first block,
+        so its first four words are those of ``c + 1`` here.
+    """
+    counter = np.asarray(counter, dtype=np.uint64)
+    c0, c1, c2, c3 = (counter[..., i] for i in range(4))
+    k0, k1 = key
+    for _ in range(10):
+        high0, low0 = _multiply_high_low(_MULTIPLIERS[0], c0)
+        high1, low1 = _multiply_high_low(_MULTIPLIERS[1], c2)
+        c0, c1, c2, c3 = high1 ^ c1 ^ np.uint64(k0), low1, high0 ^ c3 ^ np.uint64(k1), low0
+        k0, k1 = (k0 + _WEYL[0]) % 2**64, (k1 + _WEYL[1]) % 2**64
+    return np.stack([c0, c1, c2, c3], axis=-1)
+
+
+def uniform(words: Words) -> Array:
+    """Uniform numbers in the open interval (0, 1): the midpoints of 2^52 equal cells."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def bounded(word: int, bound: int) -> int:
+    """An integer in ``[0, bound)`` from a 64-bit word, the bias at most ``bound / 2**64``."""
+    return (word * bound) >> 64
+
+
+class Randomness(Protocol):
+    """What a run draws."""
+
+    def select(self, tau: int, m: int, m0: int) -> NDArray[np.intp] | None:
+        """The selection of round `tau` if it is given from outside; None to draw it."""
+
+    def words(self, purpose: int, tau: int, client: int, count: int) -> Words:
+        """`count` 64-bit words for a purpose, a round and a client."""
+
+    def unit_noise(
+        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+    ) -> Array:
+        """Unit noise of the `clients` in round `tau` (-1: the first upload), shape (len, n)."""
+
+
+class CounterRandomness:
+    """Randomness of a run, from a seed.
+
+    Parameters
+    ----------
+    seed : int
+        In ``[0, 2**64)``.
+    trial : int
+        Distinguishes runs that share a seed, in ``[0, 2**64)``.
+    """
+
+    def __init__(self, seed: int = 0, trial: int = 0) -> None:
+        self.seed = check_int("seed", seed, high=2**64 - 1)
+        self.trial = check_int("trial", trial, high=2**64 - 1)
+
+    def select(self, tau: int, m: int, m0: int) -> None:
+        return None
+
+    def _blocks(self, purpose: int, tau: int, clients: NDArray[np.intp], count: int) -> Words:
+        """The first `count` words of each client, shape (len(clients), count)."""
+        blocks = -(-count // 4)
+        counter = np.zeros((len(clients), blocks, 4), dtype=np.uint64)
+        counter[..., 0] = np.arange(blocks, dtype=np.uint64)
+        counter[..., 1] = np.asarray(clients, dtype=np.uint64)[:, None]
+        counter[..., 2] = tau
+        counter[..., 3] = purpose
+        words = philox4x64(counter, (self.seed, self.trial))
+        return words.reshape(len(clients), 4 * blocks)[:, :count]
+
+    def words(self, purpose: int, tau: int, client: int, count: int) -> Words:
+        return self._blocks(purpose, tau, np.array([client], dtype=np.intp), count)[0]
+
+    def unit_noise(
+        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+    ) -> Array:
+        """Standard Laplace numbers log(U1/U2), standardised per client if asked for."""
+        purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
+        u = uniform(self._blocks(purpose, tau, clients, 2 * n)).reshape(-1, n, 2)
+        noise = np.log(u[..., 0] / u[..., 1])
+        if standardize:
+            noise -= noise.mean(axis=1, keepdims=True)
+            noise /= noise.std(axis=1, ddof=1, keepdims=True)
+        return noise
+
+
+class GivenRandomness:
+    """Randomness given from outside, to replay a recorded run.
+
+    Parameters
+    ----------
+    selected : sequence of int arrays
+        Clients of every round, zero-based, for example of shape (rounds, m0).
+    unit_noise_init : array_like of shape (m, n)
+        Unit noise of the first uploads.
+    unit_noise : array_like of shape (rounds, m, n)
+        Unit noise of every round; only the rows of the selected clients are used.
+    """
+
+    def __init__(
+        self,
+        selected: Sequence[ArrayLike],
+        unit_noise_init: ArrayLike,
+        unit_noise: ArrayLike,
+    ) -> None:
+        self.selected = [np.sort(np.atleast_1d(np.asarray(s)).astype(np.intp)) for s in selected]
+        self.unit_noise_init = check_array("unit_noise_init", unit_noise_init, ndim=2)
+        self.per_round = check_array(
+            "unit_noise", unit_noise, shape=(None, *self.unit_noise_init.shape)
+        )
+        m = len(self.unit_noise_init)
+        for tau, chosen in enumerate(self.selected):
+            if len(chosen) == 0 or chosen[0] < 0 or chosen[-1] >= m:
+                raise ValueError(
+                    f"selected[{tau}] must hold clients from 0 to {m - 1}, got {chosen.tolist()}"
+                )
+            if (np.diff(chosen) == 0).any():
+                raise ValueError(f"selected[{tau}] names a client twice: {chosen.tolist()}")
+
+    def check(self, m: int, n: int) -> None:
+        """Raise ValueError unless the noise has the shape (m, n) of the run."""
+        if self.unit_noise_init.shape != (m, n):
+            raise ValueError(
+                f"unit_noise_init must have shape ({m}, {n}) for these data, "
+                f"got {self.unit_noise_init.shape}"
+            )
+
+    def select(self, tau: int, m: int, m0: int) -> NDArray[np.intp]:
+        self._check_round("selected", tau, len(self.selected))
+        return self.selected[tau]
+
+    def words(self, purpose: int, tau: int, client: int, count: int) -> Words:
+        raise ValueError("given randomness has selections and unit noise only, no raw words")
+
+    def unit_noise(
+        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+    ) -> Array:
+        if tau < 0:
+            return self.unit_noise_init[clients]
+        self._check_round("unit_noise", tau, len(self.per_round))
+        return self.per_round[tau][clients]
+
+    @staticmethod
+    def _check_round(name: str, tau: int, rounds: int) -> None:
+        if tau >= rounds:
+            raise ValueError(f"{name} covers {rounds} rounds, but round {tau} was reached")

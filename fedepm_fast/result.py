@@ -1,0 +1,292 @@
+"""What a run reports."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._extras import require
+from ._files import replacing
+from .stopping import DIVERGED, REASONS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+Array = NDArray[np.float64]
+
+_FORMAT = 1
+_ARRAYS = ("x", "W", "Z", "snr_clients")
+
+NO_GUARANTEE = "none: the paper's noise is not differentially private (see the README)"
+
+
+class DivergenceWarning(RuntimeWarning):
+    """A run diverged and was stopped; its result holds the last finite state."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of one run, with everything that reproduces it.
+
+    Attributes
+    ----------
+    algorithm, objective, data : dict
+        Resolved parameters, the objective, and where the data came from, as plain values.
+    seed, trial : int or None
+        Of the randomness; None where it was given from outside.
+    engine : str
+        What computed it.
+    x : ndarray of shape (n,)
+        The server's final point.
+    W, Z : ndarray of shape (m, n)
+        The clients' parameters and last uploads.
+    rounds : int
+        Communication rounds, CR: the round at which the run stopped; the first point is
+        round 0.
+    reasons : tuple of str
+        Every stopping condition that held, see `fedepm_fast.stopping`.
+    history : dict of ndarray
+        Per round, of length ``rounds + 1``: ``objective`` (f, summed over clients),
+        ``grad_mean_sq``, ``x``, ``accuracy`` (classification), ``elapsed`` and ``local_time``
+        (seconds), ``snr`` (NaN until a client has taken part).
+    snr_clients : ndarray of shape (m,)
+        ``log10(|w_i| / |noise_i|)`` of each client's last upload; NaN for a client that never
+        took part, inf without noise.
+    total_time : float
+        TCT, seconds.
+    versions : dict
+        Of this package, Python and the libraries that matter.
+    """
+
+    algorithm: dict[str, Any]
+    objective: dict[str, Any]
+    data: dict[str, Any]
+    seed: int | None
+    trial: int | None
+    engine: str
+    x: Array
+    W: Array
+    Z: Array
+    rounds: int
+    reasons: tuple[str, ...]
+    history: dict[str, Array]
+    snr_clients: Array
+    total_time: float
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, m."""
+        return len(self.W)
+
+    @property
+    def iterations(self) -> int:
+        """Local iterations, ``rounds * local_steps``."""
+        return self.rounds * self.algorithm["local_steps"]
+
+    @property
+    def mean_objective(self) -> float:
+        """``f(x) / m`` at the final point."""
+        return float(self.history["objective"][-1]) / self.n_clients
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of rows classified correctly by the final point; None for regression."""
+        return float(self.history["accuracy"][-1]) if "accuracy" in self.history else None
+
+    @property
+    def local_time(self) -> float:
+        """LCT: mean over the rounds of the selected clients' computing time, seconds."""
+        worked = self.history["local_time"][: self.rounds]
+        return float(worked.mean()) if len(worked) else 0.0
+
+    @property
+    def snr(self) -> float:
+        """Smallest signal-to-noise ratio of the clients that took part; NaN if none did."""
+        took_part = self.snr_clients[~np.isnan(self.snr_clients)]
+        return float(took_part.min()) if len(took_part) else math.nan
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the run was stopped because it diverged."""
+        return DIVERGED in self.reasons
+
+    @property
+    def message(self) -> str:
+        """Why the run stopped, in words."""
+        text = "; ".join(REASONS[reason] for reason in self.reasons)
+        if self.diverged:
+            text += (
+                f" after round {self.rounds} (f(x)/m = {self.mean_objective:.4g}): the parameters "
+                "do not fit together; mixing the regulariser of one preset with the step of the "
+                "other does this"
+            )
+        return text
+
+    def summary(self) -> dict[str, Any]:
+        """The measures of the run as plain values; None where a measure does not exist."""
+        return {
+            "algorithm": self.algorithm["name"],
+            "mean_objective": self.mean_objective,
+            "rounds": self.rounds,
+            "iterations": self.iterations,
+            "accuracy": self.accuracy,
+            "snr": self.snr if math.isfinite(self.snr) else None,
+            "total_time": self.total_time,
+            "local_time": self.local_time,
+            "grad_mean_sq": float(self.history["grad_mean_sq"][-1]),
+            "reasons": list(self.reasons),
+            "message": self.message,
+            "diverged": self.diverged,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Summary and everything that reproduces the run, JSON-able."""
+        return {**self.summary(), "x": self.x.tolist(), **self._record()}
+
+    def _record(self) -> dict[str, Any]:
+        return {
+            "parameters": self.algorithm,
+            "objective": self.objective,
+            "data": self.data,
+            "settings": self.settings,
+            "seed": self.seed,
+            "trial": self.trial,
+            "engine": self.engine,
+            "versions": self.versions,
+        }
+
+    def __str__(self) -> str:
+        a, o, d = self.algorithm, self.objective, self.data
+        seed = "given from outside" if self.seed is None else str(self.seed)
+        if self.trial:
+            seed += f", trial {self.trial}"
+        rows = [
+            ("data", f"{d['description']}"),
+            (
+                "run",
+                f"{a['preset']} preset, local steps {a['local_steps']}, participation "
+                f"{a['participation']:g}, seed {seed}",
+            ),
+            (
+                "objective",
+                f"{o['name']}, beta {o['beta']:g} (weight {o['regularizer']} per client)",
+            ),
+            ("f(x)/m", f"{self.mean_objective:.6f}"),
+            ("communication rounds", f"{self.rounds} ({self.iterations} local iterations)"),
+            ("total time", f"{self.total_time:.3f} s"),
+            ("local time per round", f"{1e3 * self.local_time:.3g} ms"),
+            ("accuracy", "-" if self.accuracy is None else f"{self.accuracy:.4f}"),
+            ("SNR (log10)", "-" if not math.isfinite(self.snr) else f"{self.snr:.3f}"),
+            ("noise", f"{a['noise']}, epsilon {a['epsilon']:g}"),
+            ("privacy guarantee", NO_GUARANTEE),
+            ("stopped", self.message),
+        ]
+        width = max(len(label) for label, _ in rows)
+        lines = [f"{LABELS[a['name']]} on {self.n_clients} clients, {len(self.x)} features"]
+        lines += [f"  {label:<{width}}  {text}" for label, text in rows]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Result {self.algorithm['name']}: f/m={self.mean_objective:.6g}, "
+            f"rounds={self.rounds}, stopped={'+'.join(self.reasons)}>"
+        )
+
+    def to_pandas(self) -> DataFrame:
+        """The history as a table, one row per round, without the points."""
+        pandas = require("pandas", "tables", "Result.to_pandas")
+        columns = {k: v for k, v in self.history.items() if k != "x"}
+        table = pandas.DataFrame({"round": np.arange(self.rounds + 1), **columns})
+        table.insert(2, "mean_objective", table["objective"] / self.n_clients)
+        return table.set_index("round")
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the history as CSV, one row per round, without the points."""
+        columns = {k: v for k, v in self.history.items() if k != "x"}
+        names = ["round", "mean_objective", *columns]
+        mean = self.history["objective"] / self.n_clients
+        with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.write(",".join(names) + "\n")
+            for tau, values in enumerate(zip(mean, *columns.values(), strict=True)):
+                # repr of a float is its shortest exact decimal; an absent value is left empty.
+                cells = ["" if math.isnan(v) else repr(float(v)) for v in values]
+                file.write(",".join([str(tau), *cells]) + "\n")
+
+    def plot(self, ax: Any = None) -> Figure:
+        """Draw f(x)/m against communication rounds; see `fedepm_fast.plots.history`."""
+        from . import plots
+
+        return plots.history([self], ax=ax)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one ``.npz`` file, without pickle.
+
+        The file appears complete or not at all.
+        """
+        meta = {
+            "format": _FORMAT,
+            **self._record(),
+            "rounds": self.rounds,
+            "reasons": list(self.reasons),
+            "total_time": self.total_time,
+            "history": list(self.history),
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {f"history_{name}": values for name, values in self.history.items()}
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Result:
+        """Read a result written by `save`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it is not a result, is damaged, or was written by a newer version.
+        """
+        path = Path(path)
+        if not path.exists():
+            raise FileNotFoundError(f"no result at {path}")
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                files = {name: archive[name] for name in archive.files}
+            meta = json.loads(str(files["meta"]))
+            version = meta["format"]
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is not a complete result file: {error}") from None
+        if version > _FORMAT:
+            raise ValueError(
+                f"{path} has format {version}, this version of fedepm_fast reads up to {_FORMAT}"
+            )
+        return cls(
+            algorithm=meta["parameters"],
+            objective=meta["objective"],
+            data=meta["data"],
+            seed=meta["seed"],
+            trial=meta["trial"],
+            engine=meta["engine"],
+            rounds=meta["rounds"],
+            reasons=tuple(meta["reasons"]),
+            history={name: files[f"history_{name}"] for name in meta["history"]},
+            total_time=meta["total_time"],
+            settings=meta["settings"],
+            versions=meta["versions"],
+            **{name: files[name] for name in _ARRAYS},
+        )
+
+
+LABELS = {"fedepm": "FedEPM", "sfedavg": "SFedAvg", "sfedprox": "SFedProx"}

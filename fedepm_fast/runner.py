@@ -1,0 +1,187 @@
+"""Running an algorithm on federated data."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._validation import check_array, check_choice, check_int
+from .algorithms import PRESETS, Algorithm
+from .data import FederatedData
+from .objectives import Objective, Problem, as_objective
+from .participation import check_coverage, clients_per_round
+from .randomness import CounterRandomness, GivenRandomness
+from .reference import Callback, simulate
+from .result import DivergenceWarning, Result
+from .stopping import NoRule, StoppingRule, as_rule
+
+ENGINES = ("reference",)
+
+
+def make_problem(
+    algorithm: Algorithm, data: FederatedData, objective: str | Objective = "logistic"
+) -> Problem:
+    """The clients' objectives f_i that `algorithm` minimises on `data`.
+
+    The preset of the algorithm decides the regulariser where `objective` leaves it open.
+    """
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(
+            "algorithm must be FedEPM(...), SFedAvg(...) or SFedProx(...), "
+            f"got {type(algorithm).__name__}"
+        )
+    if not isinstance(data, FederatedData):
+        raise TypeError(f"data must be FederatedData, got {type(data).__name__}")
+    return Problem(data, algorithm.objective(as_objective(objective)))
+
+
+def run(
+    algorithm: Algorithm,
+    data: FederatedData,
+    *,
+    objective: str | Objective = "logistic",
+    seed: int = 0,
+    trial: int = 0,
+    stopping: str | StoppingRule | None = None,
+    rounds: int | None = None,
+    max_rounds: int = 500,
+    max_iterations: int | None = None,
+    callback: Callback | None = None,
+    start: ArrayLike | None = None,
+    randomness: GivenRandomness | None = None,
+    engine: str = "reference",
+) -> Result:
+    """Run an algorithm on federated data.
+
+    Parameters
+    ----------
+    algorithm : FedEPM, SFedAvg or SFedProx
+        What to run, with its parameters.
+    data : FederatedData
+        The clients' rows.
+    objective : str or Objective
+        ``"logistic"``, ``"least_squares"``, or an object with its own ``beta``.
+    seed, trial : int
+        The result is a pure function of these two and the other arguments.
+    stopping : str or StoppingRule, optional
+        ``"released"``, ``"text"``, ``"none"`` or a rule; by default the preset's.
+    rounds : int, optional
+        Run exactly so many rounds, whatever the objective does (unless it diverges).
+    max_rounds, max_iterations : int
+        Caps on the communication rounds and the local iterations.
+    callback : callable, optional
+        Called after every aggregation with a `RoundInfo`; a true value stops the run.
+    start : array_like of shape (n,) or (m, n), optional
+        The clients' parameters at the start, zero by default.
+    randomness : GivenRandomness, optional
+        Selections and unit noise from outside, to replay a recorded run; `seed` is not used.
+    engine : {"reference"}
+        What computes the run.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, before any work.
+
+    Warns
+    -----
+    DivergenceWarning
+        If the run diverges: it stops, and the result holds the last finite state.
+
+    Examples
+    --------
+    >>> from fedepm_fast import FedEPM, datasets, run
+    >>> result = run(FedEPM(local_steps=12), datasets.adult(clients=50, seed=1), seed=1)
+    >>> result.rounds
+    8
+    """
+    problem = make_problem(algorithm, data, objective)
+    m, n = problem.n_clients, problem.n_features
+    resolved = algorithm.resolve(problem)
+    if resolved.coverage_rounds is not None:
+        check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
+    check_choice("engine", engine, ENGINES)
+    if rounds is not None:
+        if stopping is not None:
+            raise ValueError("rounds and stopping exclude each other: give one of them")
+        rule: StoppingRule = NoRule()
+        max_rounds = check_int("rounds", rounds, low=0)
+    else:
+        rule = as_rule(PRESETS[algorithm.preset].stopping if stopping is None else stopping)
+        max_rounds = check_int("max_rounds", max_rounds, low=0)
+    if max_iterations is not None:
+        max_iterations = check_int("max_iterations", max_iterations, low=0)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, got {type(callback).__name__}")
+    if start is not None:
+        start = np.asarray(start, dtype=np.float64)
+        shape = (n,) if start.ndim == 1 else (m, n)
+        start = check_array("start", start, shape=shape)
+    if randomness is None:
+        source: Any = CounterRandomness(seed, trial)
+    else:
+        randomness.check(m, n)
+        source = randomness
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        outcome = simulate(
+            resolved,
+            problem,
+            source,
+            rule,
+            max_rounds=max_rounds,
+            max_iterations=max_iterations,
+            callback=callback,
+            start=start,
+        )
+    if not outcome.history["objective"]:
+        raise ValueError("start must have a finite objective, it overflows at the first point")
+    history = {
+        name: np.array(values, dtype=np.float64)
+        for name, values in outcome.history.items()
+        if name != "accuracy" or values[0] is not None
+    }
+    result = Result(
+        algorithm=resolved.describe(),
+        objective=problem.describe(),
+        data={"description": data.summary(), **data.description},
+        seed=None if randomness is not None else source.seed,
+        trial=None if randomness is not None else source.trial,
+        engine=engine,
+        x=outcome.x,
+        W=outcome.W,
+        Z=outcome.Z,
+        rounds=len(history["objective"]) - 1,
+        reasons=outcome.reasons,
+        history=history,
+        snr_clients=outcome.snr_clients,
+        total_time=outcome.total_time,
+        settings={
+            "stopping": rule.name,
+            "max_rounds": max_rounds,
+            "max_iterations": max_iterations,
+        },
+        versions=_versions(),
+    )
+    if result.diverged:
+        warnings.warn(result.message, DivergenceWarning, stacklevel=2)
+    return result
+
+
+def _versions() -> dict[str, str]:
+    from . import __version__
+
+    return {
+        "fedepm_fast": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+    }

@@ -1,0 +1,128 @@
+"""What a result holds, prints and stores."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from problems import small_data
+
+from fedepm_fast import FedEPM, Result, SFedAvg, run
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return run(FedEPM(), small_data(), seed=2, rounds=6)
+
+
+def test_measures_follow_from_the_arrays(result):
+    assert result.mean_objective == result.history["objective"][-1] / 6
+    assert result.iterations == 72
+    took_part = ~np.isnan(result.snr_clients)
+    noise = np.linalg.norm(result.Z - result.W, axis=1)[took_part]
+    signal = np.linalg.norm(result.W, axis=1)[took_part]
+    np.testing.assert_allclose(result.snr_clients[took_part], np.log10(signal / noise), rtol=1e-9)
+    assert result.snr == result.snr_clients[took_part].min() == result.history["snr"][-1]
+    assert result.local_time == result.history["local_time"][:6].mean()
+    assert (np.diff(result.history["elapsed"]) > 0).all()
+    assert result.total_time >= result.history["elapsed"][-1]
+    np.testing.assert_array_equal(result.history["x"][-1], result.x)
+
+
+def test_prints_on_one_screen(result):
+    lines = str(result).splitlines()
+    assert len(lines) <= 24
+    text = str(result)
+    assert lines[0] == "FedEPM on 6 clients, 5 features"
+    assert f"{result.mean_objective:.6f}" in text
+    assert "not differentially private" in text
+    assert "6 (72 local iterations)" in text
+    assert "seed 2" in text
+
+
+def test_save_and_load(result, tmp_path):
+    path = tmp_path / "result.npz"
+    result.save(path)
+    again = Result.load(path)
+    for name in ("x", "W", "Z", "snr_clients"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(result, name))
+    assert again.history.keys() == result.history.keys()
+    for name, values in result.history.items():
+        np.testing.assert_array_equal(again.history[name], values)
+    assert str(again) == str(result)
+    assert again.to_dict() == result.to_dict()
+    assert [p.name for p in tmp_path.iterdir()] == ["result.npz"]
+
+
+def test_damaged_files_are_named(result, tmp_path):
+    path = tmp_path / "result.npz"
+    result.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"result\.npz is not a complete result file"):
+        Result.load(path)
+    path.write_text("nothing")
+    with pytest.raises(ValueError, match="not a complete result file"):
+        Result.load(path)
+    with pytest.raises(FileNotFoundError, match="no result at"):
+        Result.load(tmp_path / "other.npz")
+
+
+def test_a_newer_format_is_refused(result, tmp_path):
+    path = tmp_path / "result.npz"
+    result.save(path)
+    with np.load(path) as archive:
+        files = dict(archive)
+    meta = json.loads(str(files["meta"]))
+    files["meta"] = np.array(json.dumps({**meta, "format": 99}))
+    np.savez(path, **files)
+    with pytest.raises(ValueError, match="has format 99, this version"):
+        Result.load(path)
+
+
+def test_json_and_csv(result, tmp_path):
+    record = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert record["rounds"] == 6
+    assert record["parameters"]["local_steps"] == 12
+    np.testing.assert_array_equal(record["x"], result.x)
+    path = tmp_path / "history.csv"
+    result.to_csv(path)
+    table = np.genfromtxt(path, delimiter=",", names=True)
+    np.testing.assert_array_equal(table["objective"], result.history["objective"])
+    np.testing.assert_array_equal(table["round"], np.arange(7))
+    np.testing.assert_array_equal(table["mean_objective"], result.history["objective"] / 6)
+    assert np.isnan(table["snr"][0])
+
+
+def test_to_pandas(result):
+    table = result.to_pandas()
+    assert list(table.index) == list(range(7))
+    np.testing.assert_array_equal(table["objective"], result.history["objective"])
+    np.testing.assert_array_equal(table["mean_objective"], result.history["objective"] / 6)
+
+
+def test_regression_has_no_accuracy(tmp_path):
+    result = run(
+        SFedAvg(learning_rate=0.05, epsilon=100.0),
+        small_data(task="regression"),
+        objective="least_squares",
+        rounds=2,
+    )
+    assert result.accuracy is None
+    assert "accuracy" not in result.history
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["accuracy"] is None
+    result.save(tmp_path / "r.npz")
+    assert Result.load(tmp_path / "r.npz").accuracy is None
+
+
+def test_before_any_round():
+    result = run(FedEPM(), small_data(), rounds=0)
+    assert result.rounds == 0 and math.isnan(result.snr) and result.local_time == 0
+    json.dumps(result.to_dict(), allow_nan=False)
+    assert "0 (0 local iterations)" in str(result)
+
+
+def test_repr(result):
+    assert repr(result).startswith(f"<Result fedepm: f/m={result.mean_objective:.6g}, rounds=6")
