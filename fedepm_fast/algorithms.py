@@ -133,6 +133,10 @@ class Algorithm:
         """The local steps of the clients `S`: their parameters (s, n) and last mu (s,)."""
         raise NotImplementedError
 
+    def advice(self, problem: Problem) -> str:
+        """What to change when a run with these parameters diverges."""
+        raise NotImplementedError
+
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
         return {"name": self.name, **dataclasses.asdict(self)}
@@ -191,6 +195,11 @@ class FedEPM(Algorithm):
             raise ValueError("lam and eta depend on the data: resolve(problem) fills them in")
         return self.lam, self.eta
 
+    def advice(self, problem: Problem) -> str:
+        # A round moves w_i by about k0 * g_i / nu_i, a gradient step that is stable up to 2/r_i.
+        enough = self.local_steps / 2 * (problem.lipschitz() / self.steps(problem)).max()
+        return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
+
     def aggregate(self, Z: Array, S: Clients) -> Array:
         lam, eta = self.weights
         return ens(Z, lam / eta)
@@ -216,6 +225,12 @@ class _Averaging(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check("learning_rate", check_real, low=0.0, open_low=True)
+
+    def advice(self, problem: Problem) -> str:
+        # Gradient steps are stable up to 2/r_i.
+        scaled = problem.lipschitz() * problem.data.client_sizes
+        most = 2 * (2 * self.local_steps) ** 0.5 / scaled.max()
+        return f"a learning_rate of {most:.2g} or less makes the local steps stable"
 
     def aggregate(self, Z: Array, S: Clients) -> Array:
         return Z[S].mean(axis=0)

@@ -85,7 +85,9 @@ class FederatedData:
         cls, clients: Iterable[tuple[ArrayLike, ArrayLike]], **kwargs: Any
     ) -> FederatedData:
         """From one ``(features, labels)`` pair per client."""
-        pairs = [(f if sparse.issparse(f) else np.asarray(f), np.asarray(b)) for f, b in clients]
+        pairs: list[tuple[Any, Any]] = [
+            (f if sparse.issparse(f) else np.asarray(f), np.asarray(b)) for f, b in clients
+        ]
         if not pairs:
             raise ValueError("clients must hold at least one (features, labels) pair, got none")
         for i, (f, b) in enumerate(pairs):

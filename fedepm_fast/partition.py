@@ -184,6 +184,8 @@ class ByColumn(Partitioner):
             ids.dtype.kind == "f" and not np.isfinite(ids).all()
         ):
             raise ValueError(f"client ids must be finite numbers or strings, got dtype {ids.dtype}")
+        if ids.dtype.kind == "f" and (ids == np.round(ids)).all():
+            ids = ids.astype(np.int64)  # a column of a table of floats
         object.__setattr__(self, "ids", ids)
 
     def assign(self, labels: NDArray[np.float64], rng: np.random.Generator) -> list[Rows]:

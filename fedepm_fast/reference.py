@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 #: alone can raise f several thousand times before a run recovers, so the second, lower multiple
 #: counts only where the stopping rule has ended the run because f and its gradient rise.
 DIVERGENCE_FACTOR = 1e8
-RISE_IS_DIVERGENCE_FACTOR = 1e3
+RISE_IS_DIVERGENCE_FACTOR = 1e2
 
 # Operators ------------------------------------------------------------------------------
 

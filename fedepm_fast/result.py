@@ -127,10 +127,9 @@ class Result:
         text = "; ".join(REASONS[reason] for reason in self.reasons)
         if self.diverged:
             text += (
-                f" after round {self.rounds} (f(x)/m = {self.mean_objective:.4g}): the parameters "
-                "do not fit together; mixing the regulariser of one preset with the step of the "
-                "other does this"
+                f" after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}: the parameters "
             )
+            text += f"do not fit the data or each other; {self.settings.get('advice', '')}"
         return text
 
     def summary(self) -> dict[str, Any]:

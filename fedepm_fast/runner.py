@@ -17,7 +17,7 @@ from .participation import check_coverage, clients_per_round
 from .randomness import CounterRandomness, GivenRandomness
 from .reference import Callback, simulate
 from .result import DivergenceWarning, Result
-from .stopping import NoRule, StoppingRule, as_rule
+from .stopping import DIVERGED, NoRule, StoppingRule, as_rule
 
 ENGINES = ("reference",)
 
@@ -149,6 +149,13 @@ def run(
         for name, values in outcome.history.items()
         if name != "accuracy" or values[0] is not None
     }
+    settings: dict[str, Any] = {
+        "stopping": rule.name,
+        "max_rounds": max_rounds,
+        "max_iterations": max_iterations,
+    }
+    if DIVERGED in outcome.reasons:
+        settings["advice"] = resolved.advice(problem)
     result = Result(
         algorithm=resolved.describe(),
         objective=problem.describe(),
@@ -164,11 +171,7 @@ def run(
         history=history,
         snr_clients=outcome.snr_clients,
         total_time=outcome.total_time,
-        settings={
-            "stopping": rule.name,
-            "max_rounds": max_rounds,
-            "max_iterations": max_iterations,
-        },
+        settings=settings,
         versions=_versions(),
     )
     if result.diverged:

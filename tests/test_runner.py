@@ -108,6 +108,7 @@ def test_mixed_presets_diverge_with_a_message_and_finite_numbers():
     with pytest.warns(DivergenceWarning, match="the run diverged after round"):
         result = run(FedEPM(), data, objective=Logistic(regularizer="beta"))
     assert result.diverged and result.rounds <= 10
+    assert "the parameters do not fit the data or each other; a penalty" in result.message
     for array in (result.x, result.W, result.Z, result.history["objective"]):
         assert np.isfinite(array).all()
 

@@ -1,0 +1,5 @@
+"""``python -m fedepm_fast``, the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,86 @@
+"""The packaged Adult table is the authors' matrix, and rebuilds from the raw files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import loadmat
+
+from fedepm_fast import datasets
+
+ROOT = Path(__file__).parents[1]
+#: The raw files and the authors' matrices, where they are at hand.
+RAW = Path(os.environ.get("FEDEPM_RAW_DATA", ROOT.parent / "shared" / "data"))
+
+
+def test_content():
+    table = datasets.load_adult(scaled=False)
+    assert table.features.shape == (45222, 14)
+    digest = hashlib.sha256(
+        table.features.astype("<f8").tobytes() + table.labels.astype("<f8").tobytes()
+    )
+    # Of the authors' own matrix and labels, see below.
+    assert digest.hexdigest() == "9d5f67b67766d3e4e2f2b1f743617391037d584a185b207be04fdaefd09e349a"
+    assert table.feature_names[0] == "age" and table.feature_names[-1] == "native-country"
+    assert table.categories["sex"] == ["Female", "Male"]
+    assert table.labels.mean() == pytest.approx(0.24784, abs=1e-5)
+
+
+def test_scaling():
+    raw, scaled = datasets.load_adult(scaled=False), datasets.load_adult()
+    np.testing.assert_array_equal(
+        scaled.features, raw.features / np.linalg.norm(raw.features, axis=0)
+    )
+
+
+if (RAW / "adult_check.mat").exists():
+
+    def test_equals_the_authors_matrix():
+        table = datasets.load_adult(scaled=False)
+        np.testing.assert_array_equal(table.features, loadmat(RAW / "adult_check.mat")["X"])
+        labels = loadmat(RAW / "adult_check_labels.mat")["y"]
+        np.testing.assert_array_equal(table.labels, labels.ravel())
+
+
+if (RAW / "adult.data.gz").exists():
+
+    def test_rebuilds_from_the_raw_files(tmp_path):
+        target = tmp_path / "adult.npz"
+        subprocess.run(
+            [sys.executable, ROOT / "scripts" / "build_adult.py", RAW, "--output", target],
+            check=True,
+            capture_output=True,
+        )
+        with np.load(target) as built, np.load(datasets.ADULT) as shipped:
+            assert built.files == shipped.files
+            for name in built.files:
+                np.testing.assert_array_equal(built[name], shipped[name])
+
+
+def test_ready_split():
+    data = datasets.adult(clients=100, seed=0)
+    assert (data.n_clients, data.n_samples) == (100, 45222)
+    assert data.description["source"] == "Adult"
+    assert data.description["partition"] == {"name": "random", "clients": 100, "min_share": 0.01}
+    np.testing.assert_allclose(np.linalg.norm(data.features, axis=0), 1)
+    assert datasets.adult(100, 0).content_hash() == data.content_hash()
+    with pytest.raises(ValueError, match="clients must be"):
+        datasets.adult(clients=0)
+    with pytest.raises(ValueError, match="clients must not exceed the number of rows"):
+        datasets.adult(clients=50_000)
+
+
+def test_a_missing_or_damaged_file_is_named(tmp_path, monkeypatch):
+    damaged = tmp_path / "adult.npz"
+    monkeypatch.setattr(datasets, "ADULT", damaged)
+    with pytest.raises(FileNotFoundError, match=r"the packaged data are missing: .*adult\.npz"):
+        datasets.load_adult()
+    damaged.write_bytes((ROOT / "fedepm_fast" / "datasets" / "adult.npz").read_bytes()[:200_000])
+    with pytest.raises(ValueError, match=r"adult\.npz is damaged"):
+        datasets.load_adult()

@@ -1,0 +1,104 @@
+"""Every way to split: sizes, laws and limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedepm_fast.partition import ByColumn, DirichletLabelSkew, EqualParts, RandomCuts
+
+
+def assign(partitioner, labels, seed=0):
+    return partitioner.assign(np.asarray(labels, dtype=float), np.random.default_rng(seed))
+
+
+@given(st.integers(1, 20), st.integers(0, 200), st.integers(0, 99), st.data())
+@settings(deadline=None, max_examples=150)
+def test_every_row_has_one_client(m, extra, seed, data):
+    d = 3 * m + extra
+    labels = np.arange(d) % 2
+    partitioner = data.draw(
+        st.sampled_from([RandomCuts(m), EqualParts(m), DirichletLabelSkew(m, 10.0)])
+    )
+    parts = assign(partitioner, labels, seed)
+    assert len(parts) == m
+    assert min(map(len, parts)) >= 1
+    assert sorted(np.concatenate(parts).tolist()) == list(range(d))
+
+
+def test_random_cuts_keep_the_minimum_share():
+    for seed in range(20):
+        sizes = np.array([len(p) for p in assign(RandomCuts(100), np.zeros(45222), seed)])
+        assert sizes.min() > 0.01 * 45222 / 100
+    sizes = [len(p) for p in assign(RandomCuts(5000), np.zeros(45222))]
+    assert min(sizes) >= 1 and len(sizes) == 5000
+
+
+@pytest.mark.parametrize(("d", "m", "share"), [(9, 3, 0.0), (12, 3, 0.4), (10, 4, 0.01)])
+def test_random_cuts_have_the_law_of_drawing_until_accepted(d, m, share):
+    rng = np.random.default_rng(1)
+    accepted = Counter()
+    while accepted.total() < 4000:
+        cuts = np.sort(rng.choice(np.arange(1, d - 1), m - 1, replace=False))
+        sizes = np.diff(cuts, prepend=0, append=d)
+        if sizes.min() > share * d / m:
+            accepted[tuple(sizes.tolist())] += 1
+    drawn = Counter(
+        tuple(len(p) for p in RandomCuts(m, share).assign(np.zeros(d), rng)) for _ in range(4000)
+    )
+    assert drawn.keys() == accepted.keys()
+    counts = [[c[s] for s in sorted(drawn)] for c in (drawn, accepted)]
+    assert stats.chi2_contingency(counts).pvalue > 0.01
+
+
+def test_equal_parts():
+    sizes = [len(p) for p in assign(EqualParts(7), np.zeros(100))]
+    assert sorted(sizes) == [14] * 5 + [15] * 2
+
+
+def test_dirichlet_skew_follows_its_concentration():
+    labels = np.arange(20000) % 2
+    spread = {}
+    for concentration in (0.1, 100.0):
+        parts = assign(DirichletLabelSkew(10, concentration, min_samples=5), labels)
+        assert min(map(len, parts)) >= 5
+        spread[concentration] = np.std([labels[p].mean() for p in parts])
+    assert spread[100.0] < 0.1 < spread[0.1]
+
+
+def test_by_column():
+    ids = [3, 1, 3, 2, 1]
+    parts = assign(ByColumn(ids), np.zeros(5))
+    assert [p.tolist() for p in parts] == [[1, 4], [3], [0, 2]]
+    assert ByColumn(ids).client_names() == ("1", "2", "3")
+    assert ByColumn(ids).describe() == {"name": "column", "clients": 3}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RandomCuts(0), "clients must be"),
+        (lambda: EqualParts(0), "clients must be"),
+        (lambda: RandomCuts(3, 1.0), "min_share must be"),
+        (lambda: DirichletLabelSkew(3, 0.0), "concentration must be"),
+        (lambda: DirichletLabelSkew(3, 1.0, 0), "min_samples must be"),
+        (lambda: ByColumn([]), "client ids must be a vector"),
+        (lambda: ByColumn([1.0, np.nan]), "client ids must be finite"),
+        (lambda: ByColumn(np.array(["a", None], dtype=object)), "must not be missing"),
+        (lambda: assign(RandomCuts(5), np.zeros(4)), "clients must not exceed .*: 5 > 4"),
+        (lambda: assign(RandomCuts(4), np.zeros(4)), "leave no way to cut 4 rows"),
+        (lambda: assign(EqualParts(5), np.zeros(4)), "clients must not exceed"),
+        (lambda: assign(DirichletLabelSkew(5, 1.0), np.zeros(4)), "clients must not exceed"),
+        (lambda: assign(DirichletLabelSkew(3, 1.0, 9), np.zeros(9)), "min_samples must be at most"),
+        (lambda: assign(DirichletLabelSkew(3, 1.0), np.arange(500)), "labels must be classes"),
+        (lambda: assign(DirichletLabelSkew(90, 1e-3), np.zeros(99)), "leaves a client of 90"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

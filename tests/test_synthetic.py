@@ -1,0 +1,107 @@
+"""The synthetic generator keeps what it promises."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from fedepm_fast import DivergenceWarning, FedEPM, Problem, run
+from fedepm_fast.synthetic import make_federated
+
+
+def test_sizes():
+    data = make_federated(clients=7, samples=100)
+    assert sorted(data.client_sizes) == [14] * 5 + [15] * 2
+    uneven = make_federated(clients=50, samples=5000, imbalance=1.5)
+    assert uneven.client_sizes.sum() == 5000 and uneven.client_sizes.min() >= 1
+    assert uneven.client_sizes.max() > 5 * np.median(uneven.client_sizes)
+    assert make_federated(clients=3, samples=[1, 5, 2]).client_sizes.tolist() == [1, 5, 2]
+    assert make_federated(clients=5, samples=5).client_sizes.tolist() == [1] * 5
+
+
+def test_is_a_pure_function_of_the_seed_client_by_client():
+    first, again, other = (make_federated(clients=4, seed=s).content_hash() for s in (1, 1, 2))
+    assert first == again != other
+    few = make_federated(clients=3, samples=[9, 9, 9], seed=5)
+    many = make_federated(clients=5, samples=[9] * 5, seed=5)
+    np.testing.assert_array_equal(few.features, many.features[:27])
+
+
+def test_least_squares_truth_is_the_optimum_without_noise():
+    data = make_federated("least_squares", clients=5, samples=400, features=6, noise=0.0)
+    from fedepm_fast import LeastSquares
+
+    best = Problem(data, LeastSquares(beta=0.0)).optimum()
+    np.testing.assert_allclose(best.x, data.description["true_parameter"], rtol=1e-9)
+
+
+def test_logistic_truth_is_near_the_optimum():
+    data = make_federated(clients=5, samples=50_000, features=6, seed=1)
+    best = Problem(data, "logistic").optimum()
+    np.testing.assert_allclose(best.x, data.description["true_parameter"], atol=0.08)
+
+
+def test_heterogeneity_moves_clients_apart():
+    spread = []
+    for h in (0.0, 0.5, 2.0):
+        data = make_federated(clients=30, samples=6000, features=8, heterogeneity=h, seed=2)
+        means = np.array([data.client(i)[0].mean(axis=0) for i in range(30)])
+        spread.append(means.std(axis=0).mean())
+    assert spread[0] == pytest.approx(200**-0.5, rel=0.15)
+    assert spread[1] == pytest.approx(np.hypot(0.5, 200**-0.5), rel=0.15)
+    assert spread[2] == pytest.approx(2.0, rel=0.15)
+
+
+@pytest.mark.parametrize("density", [None, 0.3])
+def test_unit_norm(density):
+    data = make_federated(
+        "least_squares", clients=20, samples=4000, features=10, density=density, scale="unit-norm"
+    )
+    squares = data.features.multiply(data.features) if data.is_sparse else data.features**2
+    np.testing.assert_allclose(squares.sum(axis=0), 1)
+    problem = Problem(data, "least_squares")
+    with pytest.warns(DivergenceWarning, match=r"mu0 of \S+ or more makes the local steps stable"):
+        diverged = run(FedEPM(noise="none"), data, objective="least_squares")
+    mu0 = float(re.search(r"mu0 of (\S+)", diverged.message)[1])
+    result = run(FedEPM(noise="none", mu0=mu0), data, objective="least_squares")
+    start = problem.total_value(np.zeros(10))
+    closed = (start - result.mean_objective * 20) / (start - problem.optimum().value)
+    assert closed > 0.95
+
+
+def test_sparse_and_single_precision():
+    data = make_federated(clients=4, samples=800, features=50, density=0.1, seed=3)
+    assert data.is_sparse
+    assert data.features.nnz == pytest.approx(0.1 * 800 * 50, rel=0.1)
+    assert run(FedEPM(), data, rounds=2).rounds == 2
+    single = make_federated(clients=4, dtype=np.float32)
+    assert single.features.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"task": "ranking"}, "task must be one of"),
+        ({"clients": 0}, "clients must be"),
+        ({"clients": 10, "samples": 9}, "samples must be an integer >= 10"),
+        ({"clients": 2, "samples": [1, 0]}, "samples must be at least 1 for every client"),
+        ({"clients": 2, "samples": [1, 2, 3]}, r"samples must have shape \(2\)"),
+        ({"features": 0}, "features must be"),
+        ({"heterogeneity": -1}, "heterogeneity must be"),
+        ({"imbalance": -1}, "imbalance must be"),
+        ({"noise": 0.0}, "noise must be"),
+        ({"density": 0.0}, "density must be"),
+        ({"scale": "minmax"}, "scale must be one of"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_federated(**arguments)
+
+
+def test_bad_dtype():
+    with pytest.raises(TypeError, match="dtype must be float64 or float32, got int64"):
+        make_federated(dtype=np.int64)
