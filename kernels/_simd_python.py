@@ -1,0 +1,291 @@
+"""NumPy twins of the vector operations, used with ``NUMBA_DISABLE_JIT=1``.
+
+They make kernels run, slowly, as plain Python, for coverage and debugging. Same lanes,
+same semantics; `fma` rounds twice.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_BYTES = 64
+
+
+class Vector:
+    """Lanes in a NumPy array; a mask when the array is boolean."""
+
+    # NumPy scalars must leave mixed operations to this class.
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data = data
+
+    def __repr__(self) -> str:
+        return f"Vector({self.data!r})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a mask has no truth value: use any_true or all_true")
+
+    def _binary(self, op: Callable[..., Any], other: Any, *, swap: bool = False) -> Any:
+        if isinstance(other, Vector):
+            if other.data.dtype != self.data.dtype or other.data.shape != self.data.shape:
+                raise TypeError(f"vectors of {self.data.dtype} and {other.data.dtype} do not mix")
+            right = other.data
+        else:
+            right = self.data.dtype.type(other)
+        pair = (right, self.data) if swap else (self.data, right)
+        with np.errstate(all="ignore"):
+            return Vector(op(*pair))
+
+    def __neg__(self) -> Any:
+        return Vector(-self.data)
+
+    def __invert__(self) -> Any:
+        return Vector(~self.data)
+
+
+def _attach(name: str, op: Callable[..., Any], *, reflected: bool = True) -> None:
+    setattr(Vector, f"__{name}__", lambda self, other: self._binary(op, other))
+    if reflected:
+        setattr(Vector, f"__r{name}__", lambda self, other: self._binary(op, other, swap=True))
+
+
+for _name in ("add", "sub", "mul", "truediv", "and", "or", "xor", "lshift", "rshift"):
+    _attach(_name, getattr(operator, f"__{_name}__"))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    _attach(_name, getattr(operator, _name), reflected=False)
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    if not array.flags.c_contiguous:
+        raise TypeError("vectors are loaded from and stored to C-contiguous arrays")
+    return array.reshape(-1)
+
+
+def _dtype(like: Any) -> np.dtype:
+    return like.data.dtype if isinstance(like, Vector) else np.asarray(like).dtype
+
+
+def _count(dtype: np.dtype) -> int:
+    return _BYTES // dtype.itemsize
+
+
+def _window(array: np.ndarray, index: int, count: int | None = None) -> np.ndarray:
+    flat = _flat(array)
+    end = index + (_count(array.dtype) if count is None else count)
+    if index < 0 or end > flat.size:
+        raise IndexError("vector access beyond the array")
+    return flat[index:end]
+
+
+def _unwrap(value: Any) -> Any:
+    return value.data if isinstance(value, Vector) else value
+
+
+def _apply(function: Callable[..., Any], *values: Any) -> Any:
+    """`function` of the lanes, or of scalars."""
+    with np.errstate(all="ignore"):
+        result = function(*(_unwrap(value) for value in values))
+    return Vector(result) if any(isinstance(value, Vector) for value in values) else result
+
+
+def load(array: np.ndarray, index: int) -> Vector:
+    return Vector(_window(array, index).copy())
+
+
+def store(array: np.ndarray, index: int, value: Vector) -> None:
+    if value.data.dtype != array.dtype:
+        raise TypeError(f"a vector of {value.data.dtype} does not fit an array of {array.dtype}")
+    _window(array, index)[:] = value.data
+
+
+load_aligned = load
+store_aligned = store
+
+
+def load_partial(array: np.ndarray, index: int, count: int, fill: Any) -> Vector:
+    count = min(max(count, 0), _count(array.dtype))
+    result = np.full(_count(array.dtype), fill, array.dtype)
+    result[:count] = _window(array, index, count)
+    return Vector(result)
+
+
+def store_partial(array: np.ndarray, index: int, value: Vector, count: int) -> None:
+    count = min(max(count, 0), _count(array.dtype))
+    _window(array, index, count)[:] = value.data[:count]
+
+
+def load_masked(array: np.ndarray, index: int, mask: Vector, fill: Any) -> Vector:
+    result = np.full(_count(array.dtype), fill, array.dtype)
+    result[mask.data] = _flat(array)[index + np.flatnonzero(mask.data)]
+    return Vector(result)
+
+
+def store_masked(array: np.ndarray, index: int, value: Vector, mask: Vector) -> None:
+    _flat(array)[index + np.flatnonzero(mask.data)] = value.data[mask.data]
+
+
+def gather(array: np.ndarray, index: Vector) -> Vector:
+    return Vector(_flat(array)[index.data])
+
+
+def prefetch(array: np.ndarray, index: int) -> None:
+    pass
+
+
+def splat(like: Any, value: Any) -> Vector:
+    dtype = _dtype(like)
+    return Vector(np.full(_count(dtype), value, dtype))
+
+
+def lanes(like: Any) -> int:
+    return _count(_dtype(like))
+
+
+def iota(like: Any) -> Vector:
+    dtype = _dtype(like)
+    return Vector(np.arange(_count(dtype)).astype(dtype))
+
+
+def lane(value: Vector, index: int) -> Any:
+    return value.data[index]
+
+
+def with_lane(value: Vector, index: int, scalar: Any) -> Vector:
+    result = value.data.copy()
+    result[index] = scalar
+    return Vector(result)
+
+
+def first_lanes(like: Any, count: int) -> Vector:
+    return Vector(np.arange(lanes(like)) < count)
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    return _apply(lambda x, y, z: x * y + z, a, b, c)
+
+
+def absolute(a: Any) -> Any:
+    return _apply(np.abs, a)
+
+
+def sqrt(a: Any) -> Any:
+    return _apply(np.sqrt, a)
+
+
+def copysign(a: Any, b: Any) -> Any:
+    return _apply(np.copysign, a, b)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    return select(a < b, a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    return select(a > b, a, b)
+
+
+def round_even(a: Any) -> Any:
+    return _apply(np.rint, a)
+
+
+def floor(a: Any) -> Any:
+    return _apply(np.floor, a)
+
+
+def scale_by_power(a: Any, exponent: Any) -> Any:
+    return _apply(lambda x, n: np.ldexp(x, np.nan_to_num(n).astype(np.int32)), a, exponent)
+
+
+def to_bits(a: Any) -> Any:
+    return _apply(lambda x: x.view(np.int64 if x.dtype.itemsize == 8 else np.int32), _scalar(a))
+
+
+def from_bits(a: Any) -> Any:
+    return _apply(lambda x: x.view(np.float64 if x.dtype.itemsize == 8 else np.float32), _scalar(a))
+
+
+def _scalar(a: Any) -> Any:
+    return a if isinstance(a, Vector) else np.asarray(a)[()]
+
+
+def to_float(a: Vector) -> Vector:
+    return Vector(a.data.astype(np.float64 if a.data.itemsize == 8 else np.float32))
+
+
+def to_int(a: Vector) -> Vector:
+    target = np.int64 if a.data.itemsize == 8 else np.int32
+    limits = np.iinfo(target)
+    whole = [0 if x != x else x for x in a.data.tolist()]
+    clipped = [int(min(max(x, limits.min), limits.max)) for x in whole]
+    return Vector(np.array(clipped, target))
+
+
+def widen(a: Vector) -> tuple[Vector, Vector]:
+    wide = a.data.astype(np.float64)
+    return Vector(wide[:8]), Vector(wide[8:])
+
+
+def narrow(low: Vector, high: Vector) -> Vector:
+    with np.errstate(all="ignore"):
+        return Vector(np.concatenate((low.data, high.data)).astype(np.float32))
+
+
+def select(mask: Any, a: Any, b: Any) -> Any:
+    if not isinstance(mask, Vector):
+        return a if mask else b
+    vector = a if isinstance(a, Vector) else b
+    kind = vector.data.dtype
+    left, right = (np.asarray(_unwrap(value), kind) for value in (a, b))
+    return Vector(np.where(mask.data, left, right))
+
+
+def mask_bits(mask: Vector) -> int:
+    return sum(1 << i for i in np.flatnonzero(mask.data).tolist())
+
+
+def count_true(mask: Vector) -> int:
+    return int(mask.data.sum())
+
+
+def any_true(mask: Any) -> bool:
+    return bool(np.any(_unwrap(mask)))
+
+
+def all_true(mask: Any) -> bool:
+    return bool(np.all(_unwrap(mask)))
+
+
+def _reduce(a: Vector, combine: Callable[..., Any]) -> Any:
+    value = a.data
+    with np.errstate(all="ignore"):
+        while value.size > 1:
+            low, high = np.split(value, 2)
+            value = combine(low, high)
+    return value[0]
+
+
+def horizontal_sum(a: Vector) -> Any:
+    return _reduce(a, operator.add)
+
+
+def horizontal_min(a: Vector) -> Any:
+    return _reduce(a, lambda x, y: np.where(x < y, x, y))
+
+
+def horizontal_max(a: Vector) -> Any:
+    return _reduce(a, lambda x, y: np.where(x > y, x, y))
+
+
+def transpose(rows: tuple[Vector, ...]) -> tuple[Vector, ...]:
+    square = np.stack([row.data for row in rows])
+    return tuple(Vector(column.copy()) for column in square.T)
+
+
+def load_transposed(array: np.ndarray, index: int, stride: int) -> tuple[Vector, ...]:
+    return transpose(tuple(load(array, index + r * stride) for r in range(lanes(array))))

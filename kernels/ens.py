@@ -1,0 +1,328 @@
+"""ENS, the elastic-net solver: ``argmin_w sum_i p_i * phi(z_i - w)`` per coordinate.
+
+With phi(v) = lam*|v| + eta/2*v^2, c = lam/eta, z(1) >= ... >= z(m), S_s the weight of the s
+largest, P = S_m and u_s = mean + c*(2*S_s/P - 1), the solution is the median of the 2m+1
+numbers z_1..z_m, u_0..u_m. c = 0 gives the mean, a large c a median, always exact on ties.
+
+`ens` is for Python. Inside other compiled code call `ens_columns` (or `ens_rows`), which write
+to arrays they are given, allocate nothing and need no Python:
+
+    ens_columns(z, c, weights, total, smallest, first, last, out, buffer)
+
+solves groups first..last-1 of `group_size(z)` coordinates of z (m, n), C-contiguous, with n at
+least one group; `weights` is None or an array of z's dtype, `total` and `smallest` are their sum
+and minimum (m and 1.0 without), `buffer` comes from `ens_buffer(z, m)`. It returns whether
+every mean was finite, which no NaN or infinity in z escapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _boundary as boundary
+from ._ens_network import LARGEST, network_ens
+from ._ens_select import (
+    copy_narrow,
+    copy_transposed,
+    solve,
+    statistics,
+)
+from ._jit import device, kernel, parallel_kernel, warms
+from ._jit import threads as thread_count
+from ._simd import (
+    absolute,
+    all_true,
+    lanes,
+    splat,
+    store,
+    store_partial,
+)
+
+#: Work (numbers read) below which threads cost more than they bring.
+PARALLEL_FROM = 400_000
+#: Groups ahead of the present one whose cache lines are asked for.
+AHEAD = 2
+#: By item size: the largest c that the kernels take, so that no u overflows.
+LARGEST_C = {4: float(np.finfo(np.float32).max) / 4, 8: float(np.finfo(np.float64).max) / 4}
+
+
+@device
+def ens_buffer(z, m):
+    """Working memory of one thread for m clients, aligned to cache lines."""
+    width = lanes(z)
+    raw = np.empty((m + 1) * width, z.dtype)
+    start = (-raw.ctypes.data % 64) // raw.itemsize
+    return raw[start : start + m * width]
+
+
+@kernel
+def group_size(z):
+    """Coordinates that are solved together: 8 in float64, 16 in float32."""
+    return lanes(z)
+
+
+@device
+def _columns(z, c, weights, total, smallest, first, last, out, buffer):
+    m, n = z.shape
+    width = lanes(z)
+    finite = True
+    for group in range(first, last):
+        # The last group overlaps the one before, rather than being a case of its own.
+        j = min(group * width, n - width)
+        ahead = min((group + AHEAD) * width, n - width) - j
+        mean, deviation = statistics(z, j, n, m, ahead, weights, total, buffer)
+        finite &= all_true(absolute(mean) < splat(mean, np.inf))
+        store(out, j, solve(buffer, m, weights, total, smallest, c, mean, deviation))
+    return finite
+
+
+@device
+def _rows(z, c, weights, total, smallest, first, last, out, buffer):
+    n, m = z.shape
+    width = lanes(z)
+    finite = True
+    for group in range(first, last):
+        j = min(group * width, n - width)
+        if m >= width:
+            copy_transposed(z, j, m, buffer)
+        else:
+            for i in range(m):
+                for r in range(width):
+                    buffer[i * width + r] = z[j + r, i]
+        mean, deviation = statistics(buffer, 0, width, m, 0, weights, total, None)
+        finite &= all_true(absolute(mean) < splat(mean, np.inf))
+        store(out, j, solve(buffer, m, weights, total, smallest, c, mean, deviation))
+    return finite
+
+
+ens_columns = kernel(_columns.py_func if hasattr(_columns, "py_func") else _columns)
+ens_rows = kernel(_rows.py_func if hasattr(_rows, "py_func") else _rows)
+
+
+@kernel
+def _serial(z, c, weights, total, smallest, transposed, out):
+    n = out.size
+    width = lanes(z)
+    m = z.size // n
+    buffer = ens_buffer(z, m)
+    if n < width:
+        return _narrow(z, c, weights, total, smallest, transposed, out, buffer)
+    groups = (n + width - 1) // width
+    if transposed:
+        return _rows(z, c, weights, total, smallest, 0, groups, out, buffer)
+    return _columns(z, c, weights, total, smallest, 0, groups, out, buffer)
+
+
+@device
+def _narrow(z, c, weights, total, smallest, transposed, out, buffer):
+    """Fewer coordinates than lanes: the other lanes hold zeros."""
+    n = out.size
+    width = lanes(z)
+    m = z.size // n
+    if transposed:
+        for i in range(m):
+            for r in range(width):
+                buffer[i * width + r] = z[r, i] if r < n else 0.0
+    else:
+        copy_narrow(z, n, m, buffer)
+    mean, deviation = statistics(buffer, 0, width, m, 0, weights, total, None)
+    w = solve(buffer, m, weights, total, smallest, c, mean, deviation)
+    store_partial(out, 0, w, n)
+    return all_true(absolute(mean) < splat(mean, np.inf))
+
+
+@parallel_kernel
+def _parallel(z, c, weights, total, smallest, transposed, blocks, out):
+    n = out.size
+    width = lanes(z)
+    m = z.size // n
+    groups = (n + width - 1) // width
+    finite = np.ones(blocks, np.bool_)
+    for block in numba.prange(blocks):
+        first, last = block * groups // blocks, (block + 1) * groups // blocks
+        finite[block] = _block(z, c, weights, total, smallest, transposed, first, last, out, m)
+    return finite.all()
+
+
+@device
+def _block(z, c, weights, total, smallest, transposed, first, last, out, m):
+    buffer = ens_buffer(z, m)
+    if transposed:
+        return _rows(z, c, weights, total, smallest, first, last, out, buffer)
+    return _columns(z, c, weights, total, smallest, first, last, out, buffer)
+
+
+def _make_network(m: int) -> tuple[Any, Any]:
+    """Serial and parallel kernels for exactly m clients of equal weight, m small."""
+    rows = (0,) * m
+
+    @device
+    def groups_of(z, c, first, last, out):
+        n = out.size
+        width = lanes(z)
+        finite = True
+        for group in range(first, last):
+            j = min(group * width, n - width)
+            w = network_ens(z, j, n, rows, c / m)
+            finite &= all_true(absolute(w) < splat(w, np.inf))
+            store(out, j, w)
+        return finite
+
+    @kernel
+    def network_serial(z, c, out):
+        width = lanes(z)
+        return groups_of(z, c, 0, (out.size + width - 1) // width, out)
+
+    @parallel_kernel
+    def network_parallel(z, c, blocks, out):
+        width = lanes(z)
+        groups = (out.size + width - 1) // width
+        finite = np.ones(blocks, np.bool_)
+        for block in numba.prange(blocks):
+            first, last = block * groups // blocks, (block + 1) * groups // blocks
+            finite[block] = groups_of(z, c, first, last, out)
+        return finite.all()
+
+    return network_serial, network_parallel
+
+
+_networks: dict[int, tuple[Any, Any]] = {}
+
+
+def ens(
+    z: ArrayLike,
+    c: float,
+    *,
+    axis: int = 0,
+    weights: ArrayLike | None = None,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+) -> NDArray[Any]:
+    """The elastic-net solver: ``argmin_w sum_i p_i * phi(z_i - w)`` per coordinate, exactly.
+
+    Parameters
+    ----------
+    z : array_like of shape (m, n), or (n, m) with ``axis=1``
+        One number per client and coordinate, float64 or float32 (integers become float64).
+        Not copied where it is C-contiguous.
+    c : float
+        ``lam / eta``, at least 0: 0 gives the mean, a large c a median.
+    axis : {0, 1}
+        The axis of the clients.
+    weights : array_like of shape (m,), optional
+        Positive weights of the clients; equal by default.
+    out : ndarray of shape (n,), optional
+        Where to write, of the dtype of `z`.
+    threads : int, optional
+        1 by default. The result has the same bits for any number.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        `out`, or a new array of the dtype of `z`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument; also if there is a NaN or an infinity in `z`.
+    """
+    z = boundary.as_floats("z", z, ndim=2)
+    if axis not in (0, 1):
+        raise ValueError(f"axis must be 0 or 1, got {axis!r}")
+    m, n = z.shape if axis == 0 else z.shape[::-1]
+    if m == 0:
+        raise ValueError(f"z must hold at least one client, got shape {z.shape}")
+    c = boundary.real("c", c, low=0.0)
+    count = 1 if threads is None else boundary.integer("threads", threads, low=1)
+    if weights is not None:
+        weights = _check_weights(weights, m)
+    out = boundary.output("out", out, (n,), z.dtype, z)
+    if n == 0:
+        return out
+    if c > LARGEST_C[z.itemsize]:
+        c = LARGEST_C[z.itemsize]
+        # A smaller c is as good as this one unless the data are about as large.
+        if np.abs(z).max() > c / (8 * m):
+            scale = z.dtype.type(_overflow_scale(m))
+            ens(z * scale, c, axis=axis, weights=weights, out=out, threads=threads)
+            out /= scale
+            return out
+    if weights is not None and z.dtype == np.float32:
+        # Sums of weights must tell neighbouring ranks apart, which float32 cannot.
+        _weighted_single(z, c, axis, weights, out, count)
+    elif not _run(z, c, axis, weights, out, count):
+        boundary.check_finite("z", z)
+        _rescaled(z, c, axis, weights, out)
+    return out
+
+
+def _check_weights(weights: ArrayLike, m: int) -> NDArray[np.float64] | None:
+    p = boundary.as_floats("weights", weights, ndim=1).astype(np.float64)
+    boundary.check_shape("weights", p, (m,))
+    boundary.check_finite("weights", p)
+    if p.min() <= 0:
+        raise ValueError(f"weights must be positive, got {p.min()}")
+    # The solution depends on their ratios only; a largest weight of 1 cannot overflow a sum.
+    p /= p.max()
+    return None if p.min() == 1.0 else p
+
+
+def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> bool:
+    """Solve every coordinate; False if some mean is not finite."""
+    n = len(out)
+    m = z.size // n
+    width = 64 // z.itemsize
+    parallel = count > 1 and z.size >= PARALLEL_FROM and n >= 2 * width
+    # Blocks of the same boundaries whatever the number of threads; a few for each.
+    blocks = min(4 * count, n // width)
+    if m <= LARGEST and axis == 0 and weights is None and n >= width:
+        if m not in _networks:
+            _networks[m] = _make_network(m)
+        serial, shared = _networks[m]
+        if not parallel:
+            return bool(serial(z, c, out))
+        with thread_count(count):
+            return bool(shared(z, c, blocks, out))
+    total, smallest = float(m), 1.0
+    if weights is not None:
+        total, smallest = float(weights.sum()), float(weights.min())
+    if not parallel:
+        return bool(_serial(z, c, weights, total, smallest, axis == 1, out))
+    with thread_count(count):
+        return bool(_parallel(z, c, weights, total, smallest, axis == 1, blocks, out))
+
+
+def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:
+    step = max(1, (1 << 22) // len(weights))
+    for start in range(0, len(out), step):
+        columns = slice(start, start + step)
+        part = z[:, columns] if axis == 0 else z[columns]
+        out[columns] = ens(part.astype(np.float64), c, axis=axis, weights=weights, threads=count)
+
+
+def _overflow_scale(m: int) -> float:
+    """A power of two by which m numbers of any size can be added and told apart."""
+    return 2.0 ** -(m.bit_length() + 6)
+
+
+def _rescaled(z: Any, c: float, axis: int, weights: Any, out: Any) -> None:
+    """Coordinates whose sums overflow though their numbers do not: by a power of two less."""
+    columns = np.flatnonzero(~np.isfinite(out))
+    part = z[:, columns] if axis == 0 else z[columns]
+    scale = z.dtype.type(_overflow_scale(part.size // len(columns)))
+    small = np.empty(len(columns), z.dtype)
+    _run(np.ascontiguousarray(part * scale), c * float(scale), axis, weights, small, 1)
+    out[columns] = small / scale
+
+
+@warms
+def _warm() -> None:
+    for dtype in (np.float64, np.float32):
+        z = np.zeros((LARGEST + 1, 16), dtype)
+        ens(z, 1.0)
+        ens(z, 1.0, axis=1)
+    ens(np.zeros((LARGEST + 1, 16)), 1.0, weights=np.arange(1.0, LARGEST + 2))

@@ -1,0 +1,406 @@
+"""ENS from counts and sums: for uploads that do not fit in memory, or that nobody may see.
+
+`EnsSearch` asks, for a point t of its choice in every coordinate, how much weight lies above
+it, and after a few rounds of that has the exact solution. What answers may be a loop over blocks
+of rows (`ens_blocks`), shards on other machines, or a secure-aggregation protocol that reveals
+nothing but sums over the clients. The memory is nine arrays of n numbers, whatever the number
+of clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _boundary as boundary
+from ._ens_select import DENSITY, compensated, middle_by_bits, window
+from ._jit import kernel, warms
+from ._simd import lanes, load, maximum, minimum, store
+
+Array = NDArray[np.float64]
+
+#: Rows that are read at a time from one large array fill about so many bytes.
+BLOCK_BYTES = 1 << 26
+#: float32 rows are widened so many numbers at a time.
+_WIDEN = 1 << 20
+
+
+class EnsSearch:
+    """The search of the ENS solution by counts of what lies above chosen points.
+
+    Parameters
+    ----------
+    sums : array_like of shape (n,)
+        ``sum_i p_i * z_i``, float64.
+    total : float
+        Sum of the weights p_i; the number of clients where they are equal.
+    c : float
+        ``lam / eta``, at least 0.
+    smallest : float
+        The smallest weight, 1 where they are equal.
+    squares : array_like of shape (n,), optional
+        ``sum_i p_i * z_i^2``: not needed, but a better first step saves counts.
+
+    Attributes
+    ----------
+    point : ndarray of shape (n,)
+        Where to count next: give `update` the weight of ``{i : z_i > point}``.
+    done : bool
+        Whether every coordinate is solved.
+
+    Examples
+    --------
+    >>> search = EnsSearch(z.sum(axis=0), len(z), c)
+    >>> while not search.done:
+    ...     search.update((z > search.point).sum(axis=0))
+    >>> w = search.solution
+    """
+
+    def __init__(
+        self,
+        sums: ArrayLike,
+        total: float,
+        c: float,
+        *,
+        smallest: float = 1.0,
+        squares: ArrayLike | None = None,
+    ) -> None:
+        self._total = boundary.real("total", total, low=0.0, open_low=True)
+        self._c = boundary.real("c", c, low=0.0)
+        self._c = min(self._c, np.finfo(np.float64).max / 4)
+        self._smallest = boundary.real("smallest", smallest, low=0.0, open_low=True)
+        sums = boundary.as_floats("sums", sums, ndim=1).astype(np.float64, copy=False)
+        boundary.check_finite("sums", sums)
+        self._mean = sums / self._total
+        n = len(self._mean)
+        self.point = self._mean.copy()
+        if squares is None:
+            self._slope = np.full(n, np.inf)
+        else:
+            squares = boundary.as_floats("squares", squares, ndim=1)
+            boundary.check_shape("squares", squares, (n,))
+            self._slope = _slopes(self._mean, squares.astype(np.float64), self._total, self._c)
+        self._lo, self._hi = np.full(n, -np.inf), np.full(n, np.inf)
+        self._n_lo, self._n_hi = np.full(n, np.nan), np.full(n, np.nan)
+        self._step = 0
+        self.done = n == 0
+
+    def update(
+        self, above: ArrayLike, below: ArrayLike | None = None, next_above: ArrayLike | None = None
+    ) -> bool:
+        """Take the answer for `point` and choose the next one.
+
+        Parameters
+        ----------
+        above : array_like of shape (n,)
+            The weight above `point`, in every coordinate.
+        below, next_above : array_like of shape (n,), optional
+            The largest z_i <= point and the smallest z_i > point (-inf and inf where there is
+            none). They save most of the counts; without them the search goes on until floats
+            leave no room, or no number lies in it.
+
+        Returns
+        -------
+        bool
+            `done`.
+        """
+        n = len(self.point)
+        above = boundary.as_floats("above", above, ndim=1).astype(np.float64, copy=False)
+        boundary.check_shape("above", above, (n,))
+        if (below is None) != (next_above is None):
+            raise ValueError("below and next_above go together: give both or none")
+        known = below is not None
+        if known:
+            low = boundary.as_floats("below", below, ndim=1).astype(np.float64, copy=False)
+            high = boundary.as_floats("next_above", next_above, ndim=1)
+            high = high.astype(np.float64, copy=False)
+            boundary.check_shape("below", low, (n,))
+            boundary.check_shape("next_above", high, (n,))
+        else:
+            low = high = self.point
+        self.done = bool(
+            _advance(
+                self.point, above, low, high, known, self._mean, self._slope, self._lo,
+                self._hi, self._n_lo, self._n_hi, self._c, self._total, self._smallest,
+                self._step,
+            )
+        )  # fmt: skip
+        self._step += 1
+        return self.done
+
+    @property
+    def solution(self) -> Array:
+        """The solution, shape (n,), once `done`."""
+        if not self.done:
+            raise RuntimeError("the search is not done: answer point with update() until it is")
+        return self.point
+
+
+@kernel
+def _slopes(mean, squares, total, c):
+    slope = np.empty_like(mean)
+    for j in range(mean.size):
+        variance = max(squares[j] / total - mean[j] * mean[j], 0.0)
+        slope[j] = 1.0 + 2.0 * DENSITY * c / np.sqrt(variance) if variance > 0.0 else np.inf
+    return slope
+
+
+@kernel
+def _advance(
+    point,
+    above,
+    below,
+    next_above,
+    known,
+    mean,
+    slope,
+    lo,
+    hi,
+    n_lo,
+    n_hi,
+    c,
+    total,
+    smallest,
+    step,
+):
+    """One step of every coordinate; a solved one has lo == hi == point. Whether all are."""
+    unit = c / total
+    every = True
+    for j in range(point.size):
+        if lo[j] == hi[j]:
+            continue
+        t, m = point[j], mean[j]
+        excess = 2.0 * above[j] - total
+        u = m + excess * unit
+        if known:
+            low, high = below[j], next_above[j]
+            if (
+                low <= m + (excess + 2.0 * smallest) * unit
+                and m + (excess - 2.0 * smallest) * unit <= high
+            ):
+                # No solution lies outside the data, wherever rounding puts the mean.
+                w = min(max(u, low if low > -np.inf else high), high if high < np.inf else low)
+                lo[j] = hi[j] = point[j] = w
+                continue
+            if t > u:
+                if low < hi[j]:
+                    hi[j], n_hi[j] = low, above[j] + 0.5 * smallest
+            elif high > lo[j]:
+                lo[j], n_lo[j] = high, above[j] - 0.5 * smallest
+            if lo[j] >= hi[j]:
+                lo[j] = hi[j] = point[j] = max(lo[j], hi[j])
+                continue
+        else:
+            if t > u:
+                hi[j], n_hi[j] = t, above[j]
+            else:
+                lo[j], n_lo[j] = t, above[j]
+            if n_lo[j] == n_hi[j]:
+                # No z lies between: the count, and with it u, is known.
+                u = m + (2.0 * n_lo[j] - total) * unit
+                lo[j] = hi[j] = point[j] = min(max(u, lo[j]), hi[j])
+                continue
+            if middle_by_bits(lo[j], hi[j]) == lo[j]:
+                # F jumps over zero at hi: a z is there.
+                lo[j] = hi[j] = point[j] = hi[j]
+                continue
+        every = False
+        f_lo = lo[j] - (m + (2.0 * n_lo[j] - total) * unit)
+        f_hi = hi[j] - (m + (2.0 * n_hi[j] - total) * unit)
+        if step == 0:
+            guess = t - (t - u) / slope[j]
+        elif step % 3 == 2:
+            guess = np.nan
+        elif step % 6 == 4:
+            guess = 0.5 * lo[j] + 0.5 * hi[j]
+        else:
+            guess = lo[j] - f_lo * ((hi[j] - lo[j]) / (f_hi - f_lo))
+        point[j] = guess if lo[j] < guess < hi[j] else middle_by_bits(lo[j], hi[j])
+    return every
+
+
+@kernel
+def _add_sums(z, weights, sums, lost, squares):
+    """Add a block's rows to compensated sums and to sums of squares."""
+    m, n = z.shape
+    width = lanes(z)
+    whole = n - n % width
+    for i in range(m):
+        p = 1.0
+        if weights is not None:
+            p = weights[i]
+        k = i * n
+        for j in range(0, whole, width):
+            v = load(z, k + j)
+            total, rest = compensated(load(sums, j), load(lost, j), v * p)
+            store(sums, j, total)
+            store(lost, j, rest)
+            store(squares, j, load(squares, j) + v * v * p)
+        for j in range(whole, n):
+            total, rest = compensated(sums[j], lost[j], z[i, j] * p)
+            sums[j], lost[j] = total, rest
+            squares[j] += z[i, j] * z[i, j] * p
+
+
+@kernel
+def _add_window(z, weights, point, above, below, next_above):
+    """Add what a block has above `point`, and its neighbours on either side."""
+    m, n = z.shape
+    width = lanes(z)
+    whole = n - n % width
+    for j in range(0, whole, width):
+        count, low, high = window(z, j, n, m, weights, load(point, j))
+        store(above, j, load(above, j) + count)
+        store(below, j, maximum(low, load(below, j)))
+        store(next_above, j, minimum(high, load(next_above, j)))
+    for j in range(whole, n):
+        t = point[j]
+        for i in range(m):
+            v = z[i, j]
+            if v > t:
+                above[j] += 1.0 if weights is None else weights[i]
+                next_above[j] = min(next_above[j], v)
+            else:
+                below[j] = max(below[j], v)
+
+
+def ens_blocks(
+    source: Any,
+    c: float,
+    *,
+    weights: ArrayLike | None = None,
+    block_rows: int | None = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """ENS of uploads that are read block by block, several times, in memory O(n).
+
+    Parameters
+    ----------
+    source : array-like of shape (m, n), sequence of such, or callable
+        One array to be read in blocks of rows: a NumPy array or memory map, an HDF5 or Zarr data
+        set, a Dask array (whatever has ``shape`` and gives rows by slicing). Or a list of row
+        blocks (shards). Or a callable that returns a fresh iterator over row blocks.
+    c : float
+        ``lam / eta``, at least 0.
+    weights : array_like of shape (m,), optional
+        Positive weights of the clients, in the order of the rows.
+    block_rows : int, optional
+        Rows to read at a time from one array; by default about 64 MiB.
+    out : ndarray of shape (n,), optional
+        Where to write, float64.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        float64; exactly the solution of `ens`. A source is read about six times.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument; also if there is a NaN or an infinity among the rows.
+    """
+    c = boundary.real("c", c, low=0.0)
+    read = _reader(source, block_rows)
+    p = None
+    if weights is not None:
+        p = boundary.as_floats("weights", weights, ndim=1).astype(np.float64)
+        boundary.check_finite("weights", p)
+        if len(p) == 0 or p.min() <= 0:
+            raise ValueError("weights must be positive, one per client")
+
+    sums = lost = squares = np.empty(0)
+    m = 0
+    for block in read():
+        if m == 0:
+            sums, lost, squares = np.zeros((3, block.shape[1]))
+        _check_block(block, m, len(sums))
+        part = _weights_of(p, m, block)
+        _add_sums(block, part, sums, lost, squares)
+        m += len(block)
+    if m == 0:
+        raise ValueError("source must hold at least one row")
+    if p is not None and len(p) != m:
+        raise ValueError(f"weights must have shape ({m},), got {p.shape}")
+    sums += lost
+    del lost
+    finite = np.isfinite(sums)
+    if not finite.all():
+        raise ValueError(
+            f"source must be finite, but coordinate {int(np.argmin(finite))} holds NaN or inf "
+            "(or overflows when summed)"
+        )
+    total, smallest = (float(m), 1.0) if p is None else (float(p.sum()), float(p.min()))
+    out = boundary.output("out", out, sums.shape, np.float64)
+    search = EnsSearch(sums, total, c, smallest=smallest, squares=squares)
+    del sums, squares
+    above, below, next_above = np.empty((3, len(search.point)))
+    while not search.done:
+        above[:], below[:], next_above[:] = 0.0, -np.inf, np.inf
+        row = 0
+        for block in read():
+            _add_window(block, _weights_of(p, row, block), search.point, above, below, next_above)
+            row += len(block)
+        if row != m:
+            raise ValueError(f"source must give the same rows each time: {m} at first, then {row}")
+        search.update(above, below, next_above)
+    out[:] = search.solution
+    return out
+
+
+def _weights_of(p: Array | None, row: int, block: Array) -> Array | None:
+    if p is None:
+        return None
+    if row + len(block) > len(p):
+        raise ValueError(f"weights must cover every row, got {len(p)}")
+    return p[row : row + len(block)]
+
+
+def _check_block(block: Array, row: int, n: int) -> None:
+    if block.shape[1] != n:
+        raise ValueError(
+            f"source must have rows of one length: {n} at first, {block.shape[1]} at row {row}"
+        )
+
+
+def _reader(source: Any, block_rows: int | None) -> Callable[[], Iterator[Array]]:
+    """A function that reads the source's blocks once, as float64."""
+    if block_rows is not None:
+        block_rows = boundary.integer("block_rows", block_rows, low=1)
+    blocks: Callable[[], Iterable[Any]]
+    if callable(source):
+        blocks = source
+    elif hasattr(source, "shape"):
+        if len(source.shape) != 2:
+            raise ValueError(f"source must have 2 dimensions, got shape {source.shape}")
+        m, n = source.shape
+        size = max(1, int(n)) * np.dtype(source.dtype).itemsize
+        rows = block_rows or max(1, BLOCK_BYTES // size)
+        blocks = lambda: (source[i : i + rows] for i in range(0, m, rows))  # noqa: E731
+    elif isinstance(source, (list, tuple)):
+        blocks = lambda: source  # noqa: E731
+    else:
+        raise TypeError(
+            "source must be an array, a list of arrays, or a callable that returns an iterator, "
+            f"got {type(source).__name__}"
+        )
+
+    def read() -> Iterator[Array]:
+        for block in blocks():
+            array = boundary.as_floats("source", block, ndim=2)
+            if array.dtype == np.float64:
+                yield array
+                continue
+            step = max(1, _WIDEN // max(1, array.shape[1]))
+            for i in range(0, len(array), step):
+                yield array[i : i + step].astype(np.float64)
+
+    return read
+
+
+@warms
+def _warm() -> None:
+    ens_blocks(np.zeros((4, 9)), 1.0)
+    ens_blocks(np.zeros((4, 9)), 1.0, weights=np.arange(1.0, 5.0))

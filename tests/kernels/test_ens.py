@@ -1,0 +1,306 @@
+"""The ENS kernels against the reference: layouts, ties, sizes, weights, threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedepm_fast.kernels import _jit
+from fedepm_fast.kernels import ens as module
+from fedepm_fast.kernels.ens import ens, ens_buffer, ens_columns, group_size
+from fedepm_fast.kernels.ens_blocks import EnsSearch, ens_blocks
+from fedepm_fast.reference import ens as reference
+
+# Without compilation every case takes a hundred times longer.
+FEW = _jit.JIT_DISABLED
+CASES = 8 if FEW else 250
+
+SHAPES = {
+    "normal": lambda rng, s: rng.normal(size=s),
+    "cauchy": lambda rng, s: rng.standard_cauchy(s),
+    "lognormal": lambda rng, s: rng.lognormal(0, 4, s),
+    "bimodal": lambda rng, s: rng.normal(size=s) + 10 * rng.integers(0, 2, s),
+    "ties": lambda rng, s: 0.1 * rng.integers(-2, 3, s),
+    "equal": lambda rng, s: np.repeat(rng.normal(size=(1, s[1])), s[0], axis=0),
+    "shifted": lambda rng, s: rng.normal(size=s) + 1e8,
+    "zeros": lambda rng, s: np.where(rng.random(s) < 0.5, 0.0, rng.normal(size=s)),
+    "outlier": lambda rng, s: np.where(rng.random(s) < 0.02, 1e12, rng.normal(size=s)),
+    "tiny": lambda rng, s: 1e-310 * rng.normal(size=s),
+}
+CS = (0.0, 1e-20, 1e-6, 1e-3, 0.1, 0.5, 2.0, 1e3, 1e12, 1e300)
+MS = (1, 2, 3, 5, 8, 10, 31, 32, 33, 63, 64, 65, 100, 257)
+NS = (1, 2, 7, 8, 9, 15, 16, 17, 33)
+
+
+def error(got, want, Z):
+    """Largest error relative to the largest number."""
+    largest = np.abs(Z).max()
+    return 0.0 if largest == 0 else float(np.abs(got.astype(float) - want).max() / largest)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_equals_the_reference(shape, dtype, rng):
+    for _ in range(CASES):
+        m, n = int(rng.choice(MS[: 9 if FEW else None])), int(rng.choice(NS))
+        Z = SHAPES[shape](rng, (m, n)).astype(dtype)
+        c, axis = float(rng.choice(CS)), int(rng.integers(2))
+        got = ens(Z if axis == 0 else np.ascontiguousarray(Z.T), c, axis=axis)
+        assert got.dtype == dtype
+        bound = 1e-15 if dtype == np.float64 else 2e-7
+        if shape == "tiny":
+            bound = 1e-7 if dtype == np.float64 else 0.0  # spacing of subnormal numbers
+        assert error(got, reference(Z, c), Z) <= bound, (m, n, c, axis)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_weighted_equals_the_reference(dtype, rng):
+    for _ in range(CASES):
+        m, n = int(rng.choice(MS[: 9 if FEW else None])), int(rng.choice(NS))
+        Z = SHAPES[str(rng.choice(list(SHAPES)[:8]))](rng, (m, n)).astype(dtype)
+        c, axis = float(rng.choice(CS[:-1])), int(rng.integers(2))
+        p = rng.random(m) * 10 ** rng.uniform(-2, 2, m) + 1e-3
+        got = ens(Z if axis == 0 else np.ascontiguousarray(Z.T), c, axis=axis, weights=p)
+        bound = 1e-13 if dtype == np.float64 else 2e-7
+        assert error(got, reference(Z, c, p), Z) <= bound, (m, n, c, axis)
+    np.testing.assert_array_equal(ens(Z, 0.5, weights=np.full(m, 7.0)), ens(Z, 0.5))
+
+
+@given(
+    arrays(
+        float,
+        st.tuples(st.integers(1, 45), st.integers(1, 10)),
+        elements=st.one_of(st.sampled_from([0.0, 1.0, -1.0, 0.1]), st.floats(-1e6, 1e6)),
+    ),
+    st.one_of(st.sampled_from(CS), st.floats(0, 1e3)),
+)
+@settings(deadline=None, max_examples=10 if FEW else 200)
+def test_properties(Z, c):
+    w = ens(Z, c)
+    assert error(w, reference(Z, c), Z) <= 1e-15
+    assert (Z.min(axis=0) <= w).all() and (w <= Z.max(axis=0)).all()
+    np.testing.assert_array_equal(ens(np.ascontiguousarray(Z[:, ::-1]), c), w[::-1])
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 10, 33, 100, 1001])
+@pytest.mark.parametrize("value", [0.1, -1 / 3, 1e307, 5e-324])
+@pytest.mark.parametrize("c", [0.0, 1e-20, 0.5, 1e6])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_equal_uploads_are_returned_exactly(m, value, c, dtype):
+    if dtype == np.float32:
+        value = np.clip(value, -1e38, 1e38)
+    Z = np.full((min(m, 65) if FEW else m, 9), value, dtype)
+    np.testing.assert_array_equal(ens(Z, c), Z[0])
+
+
+@pytest.mark.parametrize("m", [1000] if FEW else [1000, 100_000])
+def test_many_clients(m, rng):
+    Z = rng.lognormal(0, 2, (m, 9))
+    for c in (1e-3, 0.5, 1e3):
+        assert error(ens(Z, c), reference(Z, c), Z) <= 1e-15
+    single = Z.astype(np.float32)
+    assert error(ens(single, 0.5), reference(single, 0.5), single) <= 2e-7
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("m", [10, 70])
+def test_a_coordinate_depends_on_nothing_but_itself(m, dtype, rng, monkeypatch):
+    """Same bits for any threads, chunks, order and neighbours."""
+    monkeypatch.setattr(module, "PARALLEL_FROM", 0)
+    Z = SHAPES["cauchy"](rng, (m, 133)).astype(dtype)
+    for c in (0.1, 50.0):
+        w = ens(Z, c)
+        for threads in (1, 2):
+            np.testing.assert_array_equal(ens(Z, c, threads=threads), w)
+            other = ens(np.ascontiguousarray(Z.T), c, axis=1, threads=threads)
+            np.testing.assert_array_equal(other, w)
+        for size in (1, 5, 16, 50):
+            chunks = [ens(Z[:, j : j + size], c) for j in range(0, 133, size)]
+            np.testing.assert_array_equal(np.concatenate(chunks), w)
+        order = rng.permutation(133)
+        np.testing.assert_array_equal(ens(Z[:, order], c), w[order])
+
+
+def test_strided_integer_and_readonly_input(rng):
+    Z = rng.normal(size=(40, 30))
+    w = ens(Z, 0.4)
+    np.testing.assert_array_equal(ens(np.asfortranarray(Z), 0.4), w)
+    np.testing.assert_array_equal(ens(np.repeat(Z, 2, axis=1)[:, ::2], 0.4), w)
+    np.testing.assert_array_equal(ens(Z.tolist(), 0.4), w)
+    Z.setflags(write=False)
+    np.testing.assert_array_equal(ens(Z, 0.4), w)
+    counts = rng.integers(0, 9, (40, 30))
+    np.testing.assert_array_equal(ens(counts, 0.4), ens(counts.astype(float), 0.4))
+    assert ens(np.empty((3, 0)), 1.0).shape == (0,)
+
+
+def test_out(rng):
+    Z = rng.normal(size=(40, 30))
+    out = np.empty(30)
+    assert ens(Z, 0.4, out=out) is out
+    np.testing.assert_array_equal(out, ens(Z, 0.4))
+
+
+def test_sums_that_overflow(rng):
+    Z = rng.uniform(0.5e308, 1.5e308, (50, 9))
+    Z[:, 3] = 1.0
+    for z, axis in ((Z, 0), (np.ascontiguousarray(Z.T), 1)):
+        w = ens(z, 1e307, axis=axis)
+        np.testing.assert_allclose(w, 8 * reference(Z / 8, 1e307 / 8), rtol=1e-14)
+    few = np.ascontiguousarray(Z[:5])
+    np.testing.assert_allclose(ens(few, 0.0), 8 * (few / 8).mean(axis=0), rtol=1e-14)
+
+
+def test_raw_functions_inside_other_compiled_code(rng):
+    import numba
+
+    @numba.njit
+    def two_rounds(z, c, out):
+        m, n = z.shape
+        groups = (n + group_size(z) - 1) // group_size(z)
+        buffer = ens_buffer(z, m)
+        for _ in range(2):
+            finite = ens_columns(z, c, None, float(m), 1.0, 0, groups, out, buffer)
+        return finite
+
+    Z, out = rng.normal(size=(40, 30)), np.empty(30)
+    assert two_rounds(Z, 0.4, out)
+    np.testing.assert_array_equal(out, ens(Z, 0.4))
+    Z[3, 4] = np.nan
+    assert not two_rounds(Z, 0.4, out)
+
+
+GOOD = np.ones((40, 30))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error_type", "message"),
+    [
+        ({"z": GOOD[0]}, ValueError, "z must have 2 dimension"),
+        ({"z": np.empty((0, 3))}, ValueError, "z must hold at least one client"),
+        ({"z": GOOD + 1j}, TypeError, "z must be float64 or float32, got dtype complex128"),
+        ({"z": GOOD.astype(np.float16)}, TypeError, "z must be float64 or float32"),
+        ({"z": [["a"]]}, TypeError, "z must be float64 or float32"),
+        ({"c": -1.0}, ValueError, "c must be a finite number >= 0"),
+        ({"c": np.nan}, ValueError, "c must be a finite number"),
+        ({"c": "much"}, TypeError, "c must be a finite number"),
+        ({"axis": 2}, ValueError, "axis must be 0 or 1"),
+        ({"weights": np.ones(39)}, ValueError, r"weights must have shape \(40,\)"),
+        ({"weights": np.zeros(40)}, ValueError, "weights must be positive"),
+        ({"weights": np.full(40, np.inf)}, ValueError, "weights must be finite"),
+        ({"out": np.empty(29)}, ValueError, r"out must have shape \(30,\)"),
+        ({"out": np.empty(30, np.float32)}, TypeError, "out must be an array of dtype float64"),
+        ({"out": [0.0] * 30}, TypeError, "out must be an array"),
+        ({"out": np.empty(60)[::2]}, ValueError, "out must be C-contiguous"),
+        ({"out": GOOD[0]}, ValueError, "out must not overlap the input"),
+        ({"threads": 0}, ValueError, "threads must be an integer >= 1"),
+        ({"threads": 1.5}, TypeError, "threads must be an integer"),
+    ],
+)
+def test_bad_input(arguments, error_type, message):
+    with pytest.raises(error_type, match=message):
+        ens(**{"z": GOOD, "c": 1.0} | arguments)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("m", [3, 40])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_number_that_is_not_finite_is_named(value, m, axis):
+    Z = np.ones((m, 30))
+    Z[1, 17] = value
+    where = r"\(1, 17\)" if axis == 0 else r"\(17, 1\)"
+    with pytest.raises(ValueError, match=f"z must be finite, got .* at index {where}"):
+        ens(Z if axis == 0 else np.ascontiguousarray(Z.T), 0.5, axis=axis)
+
+
+# Blocks of rows -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", list(SHAPES)[:9])
+def test_blocks_equal_the_reference(shape, rng):
+    for _ in range(3 if FEW else 60):
+        m, n = int(rng.choice(MS[:9])), int(rng.choice(NS))
+        Z, c = SHAPES[shape](rng, (m, n)), float(rng.choice(CS))
+        p = None if rng.random() < 0.6 else rng.random(m) + 0.1
+        got = ens_blocks(Z, c, weights=p, block_rows=int(rng.integers(1, m + 1)))
+        assert error(got, reference(Z, c, p), Z) <= (1e-15 if p is None else 1e-13)
+
+
+@pytest.mark.parametrize("shape", list(SHAPES)[:9])
+def test_counts_alone_give_the_solution(shape, rng):
+    for _ in range(2 if FEW else 30):
+        m, n = int(rng.choice(MS[:9])), int(rng.choice(NS))
+        Z, c = SHAPES[shape](rng, (m, n)), float(rng.choice(CS))
+        search = EnsSearch(Z.sum(axis=0), m, c)
+        questions = 0
+        while not search.done:
+            search.update((search.point < Z).sum(axis=0))
+            questions += 1
+        assert questions < 250
+        assert error(search.solution, reference(Z, c), Z) <= 2e-15
+
+
+def test_sources(rng, tmp_path):
+    Z = rng.normal(size=(50, 21))
+    want = ens_blocks(Z, 0.5)
+    np.testing.assert_allclose(want, reference(Z, 0.5), rtol=1e-14)
+    mapped = np.memmap(tmp_path / "z", dtype=np.float64, mode="w+", shape=Z.shape)
+    mapped[:] = Z
+    shards = [Z[:7], Z[7:8], Z[8:]]
+    for source in (mapped, shards, tuple(shards), lambda: iter(shards), np.asfortranarray(Z)):
+        np.testing.assert_array_equal(ens_blocks(source, 0.5, block_rows=11), want)
+    single = Z.astype(np.float32)
+    np.testing.assert_allclose(
+        ens_blocks([single[:9], single[9:]], 0.5), reference(single.astype(float), 0.5), rtol=1e-14
+    )
+    out = np.empty(21)
+    assert ens_blocks(Z, 0.5, out=out) is out
+
+
+def test_bad_blocks(rng):
+    Z = rng.normal(size=(6, 3))
+    with pytest.raises(ValueError, match="source must be finite, but coordinate 1 holds NaN"):
+        ens_blocks(np.where(np.arange(3) == 1, np.nan, Z), 1.0)
+    with pytest.raises(ValueError, match="rows of one length: 3 at first, 2 at row 6"):
+        ens_blocks([Z, Z[:, :2]], 1.0)
+    with pytest.raises(ValueError, match="source must hold at least one row"):
+        ens_blocks([], 1.0)
+    with pytest.raises(TypeError, match="source must be an array, a list of arrays"):
+        ens_blocks(3, 1.0)
+    with pytest.raises(ValueError, match="source must have 2 dimensions"):
+        ens_blocks(Z[0], 1.0)
+    with pytest.raises(ValueError, match=r"weights must have shape \(6,\)"):
+        ens_blocks(Z, 1.0, weights=np.ones(7))
+    with pytest.raises(ValueError, match="weights must cover every row, got 5"):
+        ens_blocks(Z, 1.0, weights=np.ones(5))
+    with pytest.raises(ValueError, match="weights must be positive"):
+        ens_blocks(Z, 1.0, weights=-np.ones(6))
+    sources = iter([[Z], [Z[:5]]])
+    with pytest.raises(ValueError, match="the same rows each time: 6 at first, then 5"):
+        ens_blocks(lambda: next(sources), 1.0)
+    search = EnsSearch(Z.sum(axis=0), 6, 0.5)
+    with pytest.raises(RuntimeError, match="the search is not done"):
+        search.solution  # noqa: B018
+    with pytest.raises(ValueError, match="below and next_above go together"):
+        search.update(np.zeros(3), below=np.zeros(3))
+
+
+@pytest.mark.parametrize("numbers", [
+    [-15e-324, -5e-324, -0.0, 0.0, 5e-324, 10e-324],
+    [-0.0, 0.0, -5e-324, 1.0, -1e6, 1e-310, 0.1],
+    [0.0, 1e300, -1e300, 5e-324, -0.0],
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_zeros_of_either_sign_and_subnormal_numbers_end_the_search(numbers, dtype, rng):
+    """Bits differ where floats do not, and halves of the least numbers are zero."""
+    numbers = np.clip(np.array(numbers), -1e38, 1e38) if dtype == np.float32 else np.array(numbers)
+    for _ in range(5 if FEW else 300):
+        m, n = int(rng.integers(1, 50)), int(rng.integers(1, 12))
+        Z = rng.choice(numbers.astype(dtype), (m, n))
+        c = float(rng.choice([0, 5e-324, 1e-320, 1e-300, 1e-20, 0.1, 1.0, 1e3, 1e300]))
+        bound = (1e-15 if dtype == np.float64 else 2e-7) * max(np.abs(Z).max(), 1e-300)
+        assert np.abs(ens(Z, c).astype(float) - reference(Z, c)).max() <= bound
+        assert np.abs(ens_blocks(Z, c) - reference(Z.astype(float), c)).max() <= bound
