@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import textwrap
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ Array = NDArray[np.float64]
 _FORMAT = 1
 _ARRAYS = ("x", "W", "Z", "snr_clients")
 
-NO_GUARANTEE = "none: the paper's noise is not differentially private (see the README)"
+NO_GUARANTEE = "none: this noise is not differentially private (README)"
 
 
 class DivergenceWarning(RuntimeWarning):
@@ -193,7 +194,11 @@ class Result:
         ]
         width = max(len(label) for label, _ in rows)
         lines = [f"{LABELS[a['name']]} on {self.n_clients} clients, {len(self.x)} features"]
-        lines += [f"  {label:<{width}}  {text}" for label, text in rows]
+        for label, text in rows:
+            # 80 columns, continued below the text.
+            first, *rest = textwrap.wrap(text, 76 - width)
+            lines.append(f"  {label:<{width}}  {first}")
+            lines += [" " * (width + 4) + line for line in rest]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
