@@ -67,7 +67,8 @@ def statistics(z, start, stride, m, ahead, weights, weight, buffer):
     i = 0
     while i < m:
         stop = min(i + BLOCK, m)
-        s0 = s1 = s2 = s3 = q0 = q1 = zero
+        s0 = s1 = s2 = s3 = zero
+        q0 = q1 = q2 = q3 = zero
         while i + UNROLL <= stop:
             k = start + i * stride
             v0 = load(z, k)
@@ -94,8 +95,8 @@ def statistics(z, start, stride, m, ahead, weights, weight, buffer):
             s3 += p3
             q0 = fma(p0, v0, q0)
             q1 = fma(p1, v1, q1)
-            q0 = fma(p2, v2, q0)
-            q1 = fma(p3, v3, q1)
+            q2 = fma(p2, v2, q2)
+            q3 = fma(p3, v3, q3)
             i += UNROLL
         while i < stop:
             v0 = load(z, start + i * stride)
@@ -108,7 +109,7 @@ def statistics(z, start, stride, m, ahead, weights, weight, buffer):
             q0 = fma(p0, v0, q0)
             i += 1
         total, lost = compensated(total, lost, (s0 + s1) + (s2 + s3))
-        squares += q0 + q1
+        squares += (q0 + q1) + (q2 + q3)
     w = splat(total, weight)
     mean = (total + lost) / w
     # Good enough for a first guess, which is all it is for.
@@ -304,12 +305,12 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation):
     lo, f_lo = select(better, t1, lo), select(better, f1, f_lo)
     secant = (f1 - f0) / (t1 - t0)
     t = t1 - f1 / select(secant > 0.1 * slope, secant, slope)
+    t = select(absolute(t) < high, t, mean)
 
     w = mean
     done = ~(absolute(mean) < high)
     step = 0
     while True:
-        t = select((t > lo) & (t < hi), t, middle_by_bits(lo, hi))
         above_t, below, above = window(buffer, 0, width, m, weights, t)
         excess = fma(splat(buffer, 2.0), above_t, -total)
         u = fma(excess, cm, mean)
@@ -338,8 +339,12 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation):
             t = middle_by_bits(lo, hi)
         elif step % 6 == 4:
             t = 0.5 * lo + 0.5 * hi
+            t = select((t > lo) & (t < hi), t, middle_by_bits(lo, hi))
         else:
             chord = (f_hi - f_lo) / (hi - lo)
             chord = select(chord > zero, chord, slope)
             t = select(too_high, hi - f_hi / chord, lo - f_lo / chord)
+            inside = (t > lo) & (t < hi)
+            if not all_true(inside | done):
+                t = select(inside, t, middle_by_bits(lo, hi))
     return w

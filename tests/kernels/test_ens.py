@@ -16,7 +16,7 @@ from fedepm_fast.reference import ens as reference
 
 # Without compilation every case takes a hundred times longer.
 FEW = _jit.JIT_DISABLED
-CASES = 8 if FEW else 250
+CASES = 8 if FEW else 120
 
 SHAPES = {
     "normal": lambda rng, s: rng.normal(size=s),
