@@ -125,7 +125,7 @@ def aggregation() -> Iterator[Row]:
         Z = DATA[name](rng, (100, 200_000))
         c = 1e3 * float(np.median(np.abs(Z[:, :1000])))
         out = np.empty(Z.shape[1])
-        mean, ours = medians([lambda Z=Z: Z.mean(axis=0), lambda Z=Z: ens(Z, c, out=out)])  # noqa: B023
+        mean, ours = medians([lambda Z=Z: Z.mean(axis=0), lambda Z=Z: ens(Z, c, out=out)])
         note += f"{name} {ours / mean:.2f}  "
         worst = max(worst, ours / mean)
     yield Row("ens 100 x 200,000, hard data", "np.mean(axis=0)", worst, "<= 5", "3", note)

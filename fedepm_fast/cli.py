@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import __version__, _cli_compare, _cli_run
+from . import __version__, _cli_compare, _cli_run, _cli_warmup
 from ._cli_common import CommandFailed
 
 INTERRUPTED = 130
@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 app.command("run")(_cli_run.run)
 app.command("compare")(_cli_compare.compare)
+app.command("warmup")(_cli_warmup.warmup)
 
 
 def _print_version(value: bool) -> None:

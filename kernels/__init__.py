@@ -1,9 +1,77 @@
 """Compiled kernels of FedEPM: arrays in, arrays out, nothing but NumPy and Numba.
 
+======================  ==========================================================================
+``kernels.ens``         ENS, the elastic-net solver: a (weighted) median with a quadratic part
+``kernels.ens_blocks``  the same from counts and sums, for uploads larger than memory
+``kernels.prox``        soft-thresholding and the elastic-net prox
+``kernels.local_steps`` the clients' local steps, fused
+``kernels.losses``      logistic and least-squares objectives and gradients, dense and CSR
+``kernels.philox``      counter-based random words, bit-equal to ``numpy.random.Philox``
+``kernels.noise``       uniform, Laplace, standardised and Gaussian noise
+``kernels.sampling``    sampling without replacement
+``kernels.vecmath``     vector exp, log and log1p
+======================  ==========================================================================
+
+Modules are imported on first use and functions compiled on first call, once: the machine code is
+kept on disk and is never served for other sources than those it came from. `warmup` compiles
+everything at once; `on_compile` calls back when a compilation really starts.
+
 The folder is ``kernels/`` at the root of the repository and the package is
-``fedepm_fast.kernels``; under any other name it would be a second copy of the
-same modules, with compiled functions and caches of its own.
+``fedepm_fast.kernels``; under any other name it would be a second copy of the same modules,
+with compiled functions and caches of its own.
 """
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
 
 if __name__ != "fedepm_fast.kernels":
     raise ImportError(f"the kernels are imported as 'fedepm_fast.kernels', not as {__name__!r}")
+
+_MODULES = (
+    "ens",
+    "ens_blocks",
+    "local_steps",
+    "losses",
+    "noise",
+    "philox",
+    "prox",
+    "sampling",
+    "vecmath",
+)
+
+__all__ = ["on_compile", "warmup", *_MODULES]
+
+
+def warmup() -> tuple[str, ...]:
+    """Compile, or load from the cache, every kernel, for float64 and float32.
+
+    Returns the names of those that had to be compiled.
+    """
+    for name in _MODULES:
+        importlib.import_module(f".{name}", __name__)
+    from ._jit import run_warmups
+
+    return run_warmups()
+
+
+def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:
+    """Call `callback` once, with a kernel's name, when a compilation really starts.
+
+    Loading from the cache is not a compilation. Returns a function that withdraws the callback.
+    """
+    from ._jit import on_compile
+
+    return on_compile(callback)
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,53 +1,26 @@
-"""One home for every compilation option, and a cache that never serves stale machine code.
+"""One home for every compilation option of the kernels, their threads and their warm-up.
 
-Numba keys its on-disk cache by the file that defines a function, so a change in a
-callee, a constant or an option that lives in another file is silently missed. The
-cache here is keyed by the contents of *all* kernel sources, by the file that defines
-the function if it lives elsewhere, and, entry by entry, by the signature, the
-processor, the bytecode, the closure and the options in force. Each entry is one file
-that carries its whole key and is replaced atomically: there is no shared index, so
-processes that compile at the same time cannot lose or exchange each other's work.
-
-Only functions made by the decorators below are touched; Numba's configuration and the
-user's other functions are left alone.
+Only functions made by the decorators below are affected: Numba's configuration, and
+the user's own compiled functions and their caches, are left alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
-import inspect
 import os
-import pickle
-import re
-import shutil
-import sys
-import tempfile
 import threading
-import time
-import uuid
-import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import llvmlite
 import numba
-from numba.core import compiler, config, extending
-from numba.core.caching import _Cache
-from numba.core.serialize import dumps
+
+from ._cache import KernelCache, config
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
 
 # No fastmath: with explicit vectors and explicit fma the compiler has nothing left to
 # reassociate, and results keep IEEE semantics for NaN, infinities and signed zeros.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": False}
-
-_PACKAGE = Path(__file__).resolve().parent
-_BESIDE_SOURCES = _PACKAGE / "__pycache__" / "fedepm_fast"
-_FOLDERS_KEPT = 6
-_FOLDER_IN_USE_SECONDS = 3600.0
 
 
 # ---------------------------------------------------------------------------------
@@ -82,7 +55,7 @@ def device(function: Callable[..., Any]) -> Any:
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
     dispatcher = numba.njit(**_OPTIONS, **options)(function)
     if not JIT_DISABLED:
-        dispatcher._cache = KernelCache(function, options)
+        dispatcher._cache = KernelCache(function, options, _notify)
     return dispatcher
 
 
@@ -91,6 +64,15 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
 # ---------------------------------------------------------------------------------
 
 _parallel_region = threading.RLock()
+
+
+def _renew_parallel_region() -> None:
+    global _parallel_region
+    _parallel_region = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # the thread that held it does not exist in a child
+    os.register_at_fork(after_in_child=_renew_parallel_region)
 
 
 @contextlib.contextmanager
@@ -109,17 +91,19 @@ def threads(count: int | None) -> Iterator[int]:
 
     Raises
     ------
+    TypeError
+        If `count` is not an integer.
     ValueError
         If `count` is out of range.
     """
+    most = config.NUMBA_NUM_THREADS
+    if count is not None and (isinstance(count, bool) or not hasattr(count, "__index__")):
+        raise TypeError(f"threads must be an integer or None, got {count!r}")
+    if count is not None and not 1 <= count <= most:
+        raise ValueError(f"threads must be between 1 and {most} (NUMBA_NUM_THREADS), got {count!r}")
     with _parallel_region:
         before = numba.get_num_threads()
-        chosen = before if count is None else count
-        if not 1 <= chosen <= config.NUMBA_NUM_THREADS:
-            raise ValueError(
-                f"threads must be between 1 and {config.NUMBA_NUM_THREADS} "
-                f"(NUMBA_NUM_THREADS), got {count!r}"
-            )
+        chosen = before if count is None else int(count)
         numba.set_num_threads(chosen)
         try:
             yield chosen
@@ -132,6 +116,7 @@ def threads(count: int | None) -> Iterator[int]:
 # ---------------------------------------------------------------------------------
 
 _compile_callbacks: list[Callable[[str], None]] = []
+_compiled: list[str] = []
 _warmups: list[Callable[[], None]] = []
 
 
@@ -151,8 +136,9 @@ def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:
 
 
 def _notify(name: str) -> None:
+    _compiled.append(name)
     while _compile_callbacks:
-        _compile_callbacks.pop()(name)
+        _compile_callbacks.pop(0)(name)
 
 
 def warms(function: Callable[[], None]) -> Callable[[], None]:
@@ -161,316 +147,9 @@ def warms(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
-def run_warmups() -> None:
-    """Run every registered warm-up; see `fedepm_fast.kernels.warmup`."""
+def run_warmups() -> tuple[str, ...]:
+    """Run every registered warm-up; returns the names of the kernels it had to compile."""
+    before = len(_compiled)
     for function in _warmups:
         function()
-
-
-# ---------------------------------------------------------------------------------
-# The cache
-# ---------------------------------------------------------------------------------
-
-
-_IMPORT = re.compile(r"^[ \t]*(?:from|import)\b(?:[^\n(#]*\([^)]*\)|[^\n]*)", re.MULTILINE)
-
-
-class _Sources:
-    """The kernel sources as they were when this process began to import them.
-
-    A kernel answers for its own module and for every module of the package that it
-    imports, directly or not: an edit elsewhere need not compile it again.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stats = {name: self._stat(name) for name in self._names()}
-        self._texts = {name: (folder / name).read_bytes() for name in self._stats}
-        self._needs: dict[str, tuple[str, ...]] = {}
-
-    def _names(self) -> list[str]:
-        return sorted(p.relative_to(self._folder).as_posix() for p in self._folder.rglob("*.py"))
-
-    def _stat(self, name: str) -> tuple[int, int]:
-        status = (self._folder / name).stat()
-        return status.st_mtime_ns, status.st_size
-
-    def needs(self, name: str) -> tuple[str, ...]:
-        """The files that machine code of module `name` depends on."""
-        if name not in self._texts:  # defined elsewhere: it may import anything
-            return tuple(self._texts)
-        if name not in self._needs:
-            by_word: dict[str, list[str]] = {}
-            for file in self._texts:
-                by_word.setdefault(file.partition("/")[0].removesuffix(".py"), []).append(file)
-            found, pending = set(), [name, Path(__file__).name]
-            while pending:
-                file = pending.pop()
-                if file in found:
-                    continue
-                found.add(file)
-                for statement in _IMPORT.findall(self._texts[file].decode()):
-                    for word in re.findall(r"\w+", statement):
-                        pending.extend(by_word.get(word, ()))
-            self._needs[name] = tuple(sorted(found))
-        return self._needs[name]
-
-    def digest(self, name: str) -> str:
-        """A hash of all of these, and of the versions that compile them."""
-        digest = hashlib.blake2b(digest_size=12)
-        for version in (sys.version, numba.__version__, llvmlite.__version__):
-            digest.update(version.encode() + b"\0")
-        for file in self.needs(name):
-            digest.update(file.encode() + b"\0" + self._texts[file] + b"\0")
-        return digest.hexdigest()
-
-    def unchanged(self, name: str) -> bool:
-        """Whether the files on disk are still those that were hashed.
-
-        A process that an edit overtakes holds code that may match neither the old
-        digest nor the new one; it must not read or write the cache.
-        """
-        try:
-            return all(self._stat(file) == self._stats[file] for file in self.needs(name))
-        except OSError:
-            return False
-
-
-def _writable(folder: Path, *, private: bool) -> bool:
-    """Whether files can be made in `folder`, and, if `private`, by nobody else."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Entries are pickles: in a shared place, trust only a folder that is our own.
-        if private and hasattr(os, "getuid"):
-            status = folder.lstat()
-            if status.st_uid != os.getuid() or status.st_mode & 0o022:
-                return False
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        return False
-    return True
-
-
-def _candidates() -> Iterator[tuple[Path, bool]]:
-    """Where entries may be kept, best first, and whether that place must be our own."""
-    if config.CACHE_DIR:
-        yield Path(config.CACHE_DIR) / "fedepm_fast", False
-        return
-    yield _BESIDE_SOURCES, False
-    with contextlib.suppress(RuntimeError):  # no home directory
-        if sys.platform == "win32":
-            base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-        elif sys.platform == "darwin":
-            base = "~/Library/Caches"
-        else:
-            base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        yield Path(base).expanduser() / "fedepm_fast", True
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    with contextlib.suppress(OSError):  # no temporary directory
-        yield Path(tempfile.gettempdir()) / f"fedepm_fast-{user}", True
-
-
-class _Store:
-    """Where this process keeps its entries, found once."""
-
-    def __init__(self) -> None:
-        self.sources: _Sources | None = None
-        self.roots: list[Path] = []
-        self.writable = False
-        self._announced = False
-        with contextlib.suppress(OSError, UnicodeDecodeError):  # imported from an archive
-            self.sources = _Sources(_PACKAGE)
-        if self.sources is None:
-            return
-        for root, private in _candidates():
-            if _writable(root, private=private):
-                self.roots.append(root)
-                self.writable = True
-                break
-        # What was compiled when the package was installed serves, even read-only.
-        if not config.CACHE_DIR and _BESIDE_SOURCES not in self.roots:
-            self.roots.append(_BESIDE_SOURCES)
-
-    def read(self, folder: str, name: str) -> bytes | None:
-        for root in self.roots:
-            path = root / folder
-            try:
-                data = (path / name).read_bytes()
-            except OSError:
-                continue
-            with contextlib.suppress(OSError):
-                os.utime(path)  # in use, for _prune
-            return data
-        return None
-
-    def write(self, folder: str, name: str, data: bytes) -> None:
-        if not self.writable:
-            self.say_uncached("no folder for their cache can be written")
-            return
-        path = self.roots[0] / folder
-        fresh = not path.exists()
-        temporary = path / f"{name}.{uuid.uuid4().hex[:12]}.tmp"
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(data)
-            os.replace(temporary, path / name)
-        except OSError as error:  # a full disk, or a file that another process has open
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            self.say_uncached(error)
-        if fresh:
-            _prune(path)
-
-    def say_uncached(self, reason: object) -> None:
-        if not self._announced:
-            self._announced = True
-            warnings.warn(
-                f"compiled kernels are not kept for the next process: {reason}; "
-                "NUMBA_CACHE_DIR can name a writable folder",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
-
-def _prune(newest: Path) -> None:
-    """Delete the folders of the module's former sources, except the latest few."""
-    module = newest.name.rpartition("-")[0]
-    with contextlib.suppress(OSError):
-        others = [p for p in newest.parent.glob(f"{module}-*") if p != newest]
-        others.sort(key=lambda p: p.stat().st_mtime, reverse=True)
-        for folder in others[_FOLDERS_KEPT - 1 :]:
-            if time.time() - folder.stat().st_mtime > _FOLDER_IN_USE_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _identity(value: Any) -> Any:
-    """What stands for a closure variable in a key, equal in every process."""
-    if extending.is_jitted(value):
-        options = tuple(sorted((k, repr(v)) for k, v in value.targetoptions.items()))
-        return (_function_identity(value.py_func), options)
-    if inspect.isfunction(value):
-        return _function_identity(value)
-    if isinstance(value, extending._Intrinsic):
-        return _function_identity(value._defn)
-    if isinstance(value, tuple):
-        return tuple(_identity(item) for item in value)
-    return hashlib.sha256(dumps(value)).hexdigest()
-
-
-def _function_identity(function: Any) -> tuple[Any, ...]:
-    cells = tuple(_identity(c.cell_contents) for c in function.__closure__ or ())
-    code = hashlib.sha256(function.__code__.co_code)
-    code.update(repr(function.__code__.co_names).encode())
-    return (function.__module__, function.__qualname__, code.hexdigest(), cells)
-
-
-def _options_in_force() -> tuple[Any, ...]:
-    return (
-        config.OPT,
-        config.BOUNDSCHECK,
-        config.LOOP_VECTORIZE,
-        config.SLP_VECTORIZE,
-        config.DEBUGINFO_DEFAULT,
-    )
-
-
-class KernelCache(_Cache):
-    """Numba's cache interface for one function, over `_Store`."""
-
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        self._function = function
-        self._options = tuple(sorted(options.items()))
-        self._enabled = True
-        self._own_file = ""
-        self._store = _store()
-        path = Path(inspect.getfile(function)).resolve()
-        self._module = path.name
-        if _PACKAGE in path.parents:
-            self._module = path.relative_to(_PACKAGE).as_posix()
-        else:  # a kernel outside the package answers for its own file as well
-            try:
-                self._own_file = hashlib.sha256(path.read_bytes()).hexdigest()
-            except OSError:  # typed at a prompt
-                self._enabled = False
-        if self._store.sources is None:
-            self._enabled = False
-            self._folder = ""
-        else:
-            stem = self._module.removesuffix(".py").replace("/", ".")
-            self._folder = f"{stem}-{self._store.sources.digest(self._module)}"
-
-    @property
-    def cache_path(self) -> str | None:
-        if not self._enabled or not self._store.roots:
-            return None
-        return str(self._store.roots[0] / self._folder)
-
-    def enable(self) -> None:
-        self._enabled = True
-
-    def disable(self) -> None:
-        self._enabled = False
-
-    def flush(self) -> None:
-        for root in self._store.roots[: self._store.writable]:
-            for path in (root / self._folder).glob(f"{self._stem()}-*.jit"):
-                path.unlink(missing_ok=True)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        target_context.refresh()
-        result = self._load(sig, target_context) if self._trustworthy() else None
-        if result is None:
-            _notify(self._function.__qualname__)
-        return result
-
-    def _trustworthy(self) -> bool:
-        sources = self._store.sources
-        return self._enabled and sources is not None and sources.unchanged(self._module)
-
-    def _load(self, sig: Any, target_context: Any) -> Any:
-        key = self._key(sig, target_context.codegen())
-        data = self._store.read(self._folder, self._name(key))
-        if data is None:
-            return None
-        try:
-            found, payload = pickle.loads(data)
-            if found != key:
-                return None
-            return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
-        except Exception:  # truncated, or written by something else: compile and replace it
-            return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        if not self._trustworthy():
-            return
-        if data.library.has_dynamic_globals or data.lifted:
-            return
-        key = self._key(sig, data.library.codegen)
-        entry = dumps((key, dumps(data._reduce())))
-        self._store.write(self._folder, self._name(key), entry)
-
-    def _stem(self) -> str:
-        plain = "".join(c for c in self._function.__qualname__ if c.isalnum() or c in "._")
-        return plain[-80:]
-
-    def _name(self, key: tuple[Any, ...]) -> str:
-        return f"{self._stem()}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.jit"
-
-    def _key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (
-            sig,
-            codegen.magic_tuple(),
-            _function_identity(self._function),
-            self._own_file,
-            self._options,
-            _options_in_force(),
-        )
-
-
-@functools.cache
-def _store() -> _Store:
-    return _Store()
-
-
-if not JIT_DISABLED:
-    _store()  # read the sources before any kernel module is imported
+    return tuple(_compiled[before:])

@@ -72,6 +72,8 @@ def _dtype(like: Any) -> np.dtype:
 
 
 def _count(dtype: np.dtype) -> int:
+    if dtype.kind not in "fiu" or dtype.itemsize not in (4, 8):
+        raise TypeError(f"there are no vectors of {dtype}")
     return _BYTES // dtype.itemsize
 
 

@@ -3,12 +3,14 @@
 A vector is 64 bytes: 8 lanes of a 64-bit element or 16 lanes of a 32-bit one. LLVM maps
 it to one AVX-512 register, two AVX ones or four of SSE/NEON, so that the same source
 gives the same lanes, and the same bits where no fma is contracted, on every machine.
-A mask has one bit a lane. The operations that are not operators are in `_simd`.
+A mask has one bit a lane. The operations that are not operators are in `_simd_memory`,
+`_simd_arithmetic` and `_simd_lanes`; kernels import them from `_simd`.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +18,10 @@ from numba.core import cgutils, types
 from numba.core.datamodel import PrimitiveModel, register_default
 from numba.core.typing import signature
 from numba.core.typing.templates import AbstractTemplate, infer_global
-from numba.extending import lower_builtin
+from numba.extending import intrinsic, lower_builtin
+
+from . import _simd_python
+from ._jit import JIT_DISABLED
 
 VECTOR_BYTES = 64
 
@@ -24,9 +29,9 @@ VECTOR_BYTES = 64
 class VectorType(types.Type):
     """`lanes` values of a Numba number type."""
 
-    def __init__(self, element: types.Type) -> None:
-        self.element = element
-        self.lanes = VECTOR_BYTES * 8 // element.bitwidth
+    def __init__(self, element: Any) -> None:
+        self.element: Any = element
+        self.lanes: int = VECTOR_BYTES * 8 // element.bitwidth
         super().__init__(name=f"{element}x{self.lanes}")
 
 
@@ -34,7 +39,7 @@ class MaskType(types.Type):
     """`lanes` truth values."""
 
     def __init__(self, lanes: int) -> None:
-        self.element = types.boolean
+        self.element: Any = types.boolean
         self.lanes = lanes
         super().__init__(name=f"mask{lanes}")
 
@@ -50,7 +55,7 @@ _ELEMENTS = (
 VECTORS = {element: VectorType(element) for element in _ELEMENTS}
 
 
-def llvm_element(element: types.Type) -> ir.Type:
+def llvm_element(element: Any) -> ir.Type:
     """The LLVM type of one lane."""
     if element == types.boolean:
         return ir.IntType(1)
@@ -61,7 +66,7 @@ def llvm_element(element: types.Type) -> ir.Type:
     return ir.IntType(element.bitwidth)
 
 
-def llvm_vector(kind: types.Type) -> ir.VectorType:
+def llvm_vector(kind: Any) -> ir.VectorType:
     """The LLVM type of a `VectorType` or `MaskType`."""
     return ir.VectorType(llvm_element(kind.element), kind.lanes)
 
@@ -83,7 +88,7 @@ def is_int(kind: Any) -> bool:
     return isinstance(kind, VectorType) and isinstance(kind.element, types.Integer)
 
 
-def splat(builder: Any, value: ir.Value, kind: types.Type) -> ir.Value:
+def splat(builder: Any, value: ir.Value, kind: Any) -> ir.Value:
     """A vector of type `kind` with the scalar `value` in each lane."""
     vector = llvm_vector(kind)
     one = builder.insert_element(
@@ -91,6 +96,48 @@ def splat(builder: Any, value: ir.Value, kind: types.Type) -> ir.Value:
     )
     first = ir.Constant(ir.VectorType(ir.IntType(32), kind.lanes), None)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), first)
+
+
+def is_floating(kind: Any) -> bool:
+    """Whether `kind` is a floating-point vector or scalar."""
+    return is_float(kind) or isinstance(kind, types.Float)
+
+
+def llvm_type(kind: Any) -> ir.Type:
+    """The LLVM type of a vector, mask or scalar."""
+    if isinstance(kind, (VectorType, MaskType)):
+        return llvm_vector(kind)
+    return llvm_element(kind)
+
+
+def constant(kind: Any, value: Any) -> ir.Constant:
+    """`value` in every lane of a vector, or as a scalar."""
+    if isinstance(kind, VectorType):
+        return ir.Constant(llvm_vector(kind), [value] * kind.lanes)
+    return ir.Constant(llvm_type(kind), value)
+
+
+def compare(builder: Any, kind: Any, symbol: str, left: ir.Value, right: ir.Value) -> ir.Value:
+    """Compare two vectors or scalars; as in Python, for NaN only ``!=`` holds."""
+    if is_floating(kind):
+        emit = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
+    else:
+        signed = getattr(kind, "element", kind).signed
+        emit = builder.icmp_signed if signed else builder.icmp_unsigned
+    return emit(symbol, left, right)
+
+
+def pick_lanes(builder: Any, value: ir.Value, start: int, count: int) -> ir.Value:
+    """`count` lanes of `value` from `start` on."""
+    picks = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(start, start + count)))
+    return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), picks)
+
+
+def operation(typer: Callable[..., Any]) -> Any:
+    """The intrinsic that `typer` describes, or without compilation its NumPy twin."""
+    if JIT_DISABLED:
+        return getattr(_simd_python, typer.__name__)
+    return intrinsic(typer)
 
 
 def call_intrinsic(builder: Any, name: str, result: ir.Type, arguments: list[ir.Value]) -> ir.Value:
@@ -102,7 +149,7 @@ def call_intrinsic(builder: Any, name: str, result: ir.Type, arguments: list[ir.
 
 def suffix(kind: Any) -> str:
     """The name of a type within LLVM's intrinsics: ``v8f64``, ``f32``, ..."""
-    element = kind.element if isinstance(kind, (VectorType, MaskType)) else kind
+    element: Any = getattr(kind, "element", kind)
     lanes = f"v{kind.lanes}" if isinstance(kind, (VectorType, MaskType)) else ""
     if element == types.boolean:
         return f"{lanes}i1"
@@ -167,16 +214,8 @@ def _shift_right(builder: Any, kind: Any, left: Any, right: Any) -> Any:
     return (builder.ashr if kind.element.signed else builder.lshr)(left, right)
 
 
-def _compare(symbol: str) -> Any:
-    def emit(builder: Any, kind: Any, left: Any, right: Any) -> Any:
-        if is_float(kind):
-            # As in Python, only != holds for NaN.
-            compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
-        else:
-            compare = builder.icmp_signed if kind.element.signed else builder.icmp_unsigned
-        return compare(symbol, left, right)
-
-    return emit
+def _comparison(symbol: str) -> Any:
+    return lambda builder, kind, left, right: compare(builder, kind, symbol, left, right)
 
 
 def _same(kind: Any) -> Any:
@@ -213,7 +252,7 @@ for _op, _symbol in (
     (operator.eq, "=="),
     (operator.ne, "!="),
 ):
-    _register(_op, _any_vector, _mask, _compare(_symbol))
+    _register(_op, _any_vector, _mask, _comparison(_symbol))
 
 
 def _register_mask(op: Any, name: str) -> None:

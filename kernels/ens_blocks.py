@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 BLOCK_BYTES = 1 << 26
 #: float32 rows are widened so many numbers at a time.
 _WIDEN = 1 << 20
+#: Overflow is dealt with; without compilation NumPy would also talk about it.
+_quiet = np.errstate(over="ignore", divide="ignore", invalid="ignore")
 
 
 class EnsSearch:
@@ -59,6 +61,7 @@ class EnsSearch:
     >>> w = search.solution
     """
 
+    @_quiet
     def __init__(
         self,
         sums: ArrayLike,
@@ -88,6 +91,7 @@ class EnsSearch:
         self._step = 0
         self.done = n == 0
 
+    @_quiet
     def update(
         self, above: ArrayLike, below: ArrayLike | None = None, next_above: ArrayLike | None = None
     ) -> bool:
@@ -121,13 +125,11 @@ class EnsSearch:
             boundary.check_shape("next_above", high, (n,))
         else:
             low = high = self.point
-        self.done = bool(
-            _advance(
-                self.point, above, low, high, known, self._mean, self._slope, self._lo,
-                self._hi, self._n_lo, self._n_hi, self._c, self._total, self._smallest,
-                self._step,
-            )
+        every = _advance(
+            self.point, above, low, high, known, self._mean, self._slope, self._lo, self._hi,
+            self._n_lo, self._n_hi, self._c, self._total, self._smallest, self._step,
         )  # fmt: skip
+        self.done = bool(every)
         self._step += 1
         return self.done
 
@@ -267,6 +269,7 @@ def _add_window(z, weights, point, above, below, next_above):
                 below[j] = max(below[j], v)
 
 
+@_quiet
 def ens_blocks(
     source: Any,
     c: float,

@@ -1,0 +1,179 @@
+"""Losses and gradients of one chunk of a client's rows, dense rows of few coordinates.
+
+Rows are held in blocks of as many rows as a vector has lanes, each block an array (n, lanes)
+of its own, so that a vector holds one coordinate of several rows and dot products need no
+sums across lanes. Three phases over a group of blocks, each small enough for the registers:
+margins, pointwise loss, and the sum of rows times residuals, which is held lane by lane until
+the chunk ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._jit import device
+from ._pointwise import Pointwise
+from ._simd import (
+    first_lanes,
+    fma,
+    horizontal_sum,
+    lanes,
+    load,
+    load_transposed,
+    select,
+    splat,
+    store,
+    store_partial,
+)
+
+#: Blocks a chunk; the partial sums of chunks are added in order.
+CHUNK = 1024
+#: Blocks a group.
+GROUP = 16
+#: Factors, each at most 2, that a running product takes before its logarithm.
+_SETTLED = 64
+
+
+def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
+    """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
+
+    ``rows = (blocks, targets, starts, sizes)``, see `PackedRows`.
+    """
+    step, settle, no_margin, folds = loss.step, loss.settle, loss.no_margin, loss.folds
+
+    @device
+    def size(rows: Any, i: Any) -> Any:
+        return rows[3][i]
+
+    @device
+    def count(rows: Any, i: Any) -> Any:
+        starts = rows[2]
+        return (starts[i + 1] - starts[i] + (CHUNK - 1)) // CHUNK
+
+    @device
+    def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
+        blocks, targets, starts, sizes = rows
+        width, n = lanes(blocks), w.size
+        end = starts[i + 1]
+        block = starts[i] + c * CHUNK
+        stop = min(block + CHUNK, end)
+        # Rows beyond the client's last are zero; their margins are set to what adds nothing.
+        held = sizes[i] - (end - starts[i] - 1) * width
+        sums = GROUP * width  # the residuals come first in `work`, then n vectors of sums
+        padded = (n + width - 1) // width * width
+        zero = splat(blocks, 0.0)
+        if want:
+            for j in range(padded):
+                store(work, sums + j * width, zero)
+        total, product, factors = zero, zero, 0
+        while block < stop:
+            group = min(GROUP, stop - block)
+            _margins(blocks, block, group, n, w, work)
+            if block + group == end:
+                k = (group - 1) * width
+                store(work, k, select(first_lanes(blocks, held), load(work, k), no_margin))
+            part, target = zero, zero
+            for k in range(0, group * width, width):
+                if not folds:
+                    target = load(targets, block * width + k)
+                residual, part, product = step(load(work, k), target, part, product)
+                store(work, k, residual)
+            total += part
+            factors += group
+            if factors >= _SETTLED or block + group == stop:
+                total, product, factors = settle(total, product), zero, 0
+            if want:
+                _accumulate(blocks, block, group, n, work)
+            block += group
+        if want:
+            for j in range(0, n, width):
+                columns = load_transposed(work, sums + j * width, width)
+                store_partial(gradient, j, _tree_sum(columns, width), n - j)
+        return horizontal_sum(total)
+
+    return size, count, chunk
+
+
+@device
+def _margins(blocks: Any, block: Any, group: Any, n: Any, w: Any, work: Any) -> None:
+    """Dot products of the rows of `group` blocks with w, to the start of `work`."""
+    width = lanes(blocks)
+    size = n * width
+    zero = splat(blocks, 0.0)
+    b = 0
+    while b + 8 <= group:
+        s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
+        k = (block + b) * size
+        for j in range(n):
+            x = splat(blocks, w[j])
+            s0 = fma(load(blocks, k), x, s0)
+            s1 = fma(load(blocks, k + size), x, s1)
+            s2 = fma(load(blocks, k + 2 * size), x, s2)
+            s3 = fma(load(blocks, k + 3 * size), x, s3)
+            s4 = fma(load(blocks, k + 4 * size), x, s4)
+            s5 = fma(load(blocks, k + 5 * size), x, s5)
+            s6 = fma(load(blocks, k + 6 * size), x, s6)
+            s7 = fma(load(blocks, k + 7 * size), x, s7)
+            k += width
+        k = b * width
+        store(work, k, s0)
+        store(work, k + width, s1)
+        store(work, k + 2 * width, s2)
+        store(work, k + 3 * width, s3)
+        store(work, k + 4 * width, s4)
+        store(work, k + 5 * width, s5)
+        store(work, k + 6 * width, s6)
+        store(work, k + 7 * width, s7)
+        b += 8
+    while b < group:
+        s0 = zero
+        k = (block + b) * size
+        for j in range(n):
+            s0 = fma(load(blocks, k), splat(blocks, w[j]), s0)
+            k += width
+        store(work, b * width, s0)
+        b += 1
+
+
+@device
+def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any) -> None:
+    """Add the rows of `group` blocks, times the residuals at the start of `work`, to the sums."""
+    width = lanes(blocks)
+    size = n * width
+    sums = GROUP * width
+    b = 0
+    while b + 8 <= group:
+        k = b * width
+        r0, r1 = load(work, k), load(work, k + width)
+        r2, r3 = load(work, k + 2 * width), load(work, k + 3 * width)
+        r4, r5 = load(work, k + 4 * width), load(work, k + 5 * width)
+        r6, r7 = load(work, k + 6 * width), load(work, k + 7 * width)
+        k = (block + b) * size
+        for j in range(sums, sums + size, width):
+            even = load(blocks, k) * r0
+            odd = load(blocks, k + size) * r1
+            even = fma(load(blocks, k + 2 * size), r2, even)
+            odd = fma(load(blocks, k + 3 * size), r3, odd)
+            even = fma(load(blocks, k + 4 * size), r4, even)
+            odd = fma(load(blocks, k + 5 * size), r5, odd)
+            even = fma(load(blocks, k + 6 * size), r6, even)
+            odd = fma(load(blocks, k + 7 * size), r7, odd)
+            store(work, j, load(work, j) + (even + odd))
+            k += width
+        b += 8
+    while b < group:
+        r0 = load(work, b * width)
+        k = (block + b) * size
+        for j in range(sums, sums + size, width):
+            store(work, j, fma(load(blocks, k), r0, load(work, j)))
+            k += width
+        b += 1
+
+
+@device
+def _tree_sum(v: Any, width: Any) -> Any:
+    """The sum of a tuple of 8 or 16 vectors."""
+    low = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))
+    if width == 8:
+        return low
+    return low + (((v[-8] + v[-7]) + (v[-6] + v[-5])) + ((v[-4] + v[-3]) + (v[-2] + v[-1])))

@@ -1,0 +1,306 @@
+"""Clients' rows as the kernels of `losses` read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from . import _losses_blocks, _losses_rows
+from ._boundary import FLOATS, as_floats, as_integers, check_finite, check_shape
+from ._pointwise import POINTWISE
+
+_VECTOR_BYTES = 64
+#: Coordinates up to which dense rows are packed in blocks.
+_BLOCKS_UP_TO = 128
+
+
+@dataclass(frozen=True, eq=False)
+class ClientRows:
+    """Rows of m clients, arranged for one loss; made by `pack`. Its arrays are read-only."""
+
+    loss: str
+    """``"logistic"`` or ``"least_squares"``."""
+    client_sizes: NDArray[np.int64]
+    """Rows of each client, d_i, shape (m,)."""
+    n_features: int
+    """Number of coordinates, n."""
+    targets: NDArray[Any]
+    """Labels of the rows or, for the logistic loss, their signs 1 - 2b, shape (d,)."""
+
+    layout: ClassVar[str]
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, m."""
+        return len(self.client_sizes)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64 or float32."""
+        return self.targets.dtype
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """First row of each client, and the number of rows, shape (m + 1,)."""
+        return _read_only(_offsets(self.client_sizes))
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The argument `arrays` of the compiled kernels."""
+        raise NotImplementedError
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        """Stored numbers of each client, the measure of the work, shape (m,)."""
+        raise NotImplementedError
+
+    @property
+    def chunks(self) -> NDArray[np.int64]:
+        """Chunks that each client is computed in, shape (m,)."""
+        return -(-self.client_sizes // _losses_rows.CHUNK)
+
+    @property
+    def work_size(self) -> int:
+        """Numbers of scratch that the compiled kernels need."""
+        return _whole(self.n_features, self.dtype) + _losses_rows.GROUP
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows(ClientRows):
+    """Dense rows of few coordinates, in blocks.
+
+    A block holds 8 rows (float32: 16) of one client as an array (n, 8), so that a vector of
+    the processor holds one coordinate of all of them. Each client is filled up with zero rows
+    to whole blocks. For the logistic loss each row is multiplied by 1 - 2b.
+    """
+
+    blocks: NDArray[Any]
+    """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes."""
+    starts: NDArray[np.int64]
+    """First block of each client, and the number of blocks, shape (m + 1,)."""
+
+    # `targets` has zeros where rows are, and is empty if labels are folded into the rows.
+    layout = "blocks"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        return self.blocks, self.targets, self.starts, self.client_sizes
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        return np.diff(self.starts) * self.blocks[0].size
+
+    @property
+    def chunks(self) -> NDArray[np.int64]:
+        return -(-np.diff(self.starts) // _losses_blocks.CHUNK)
+
+    @property
+    def work_size(self) -> int:
+        width, padded = self.blocks.shape[2], _whole(self.n_features, self.dtype)
+        return padded + (padded + _losses_blocks.GROUP) * width
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRows(ClientRows):
+    """Dense rows of many coordinates, as they were given."""
+
+    features: NDArray[Any]
+    """The rows, shape (d, n)."""
+
+    layout = "dense"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        return self.features, self.targets, self.offsets
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        return self.client_sizes * self.n_features
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows(ClientRows):
+    """Compressed sparse rows, as they were given."""
+
+    data: NDArray[Any]
+    """The entries, row by row, shape (entries,)."""
+    indices: NDArray[np.int32]
+    """Their columns."""
+    indptr: NDArray[np.int64]
+    """First entry of each row, and the number of entries, shape (d + 1,)."""
+
+    layout = "csr"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        indices, indptr = self.indices.view(np.uint32), self.indptr.view(np.uint64)
+        return self.data, indices, indptr, self.targets, self.offsets
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        return np.diff(self.indptr[self.offsets])
+
+
+def pack(
+    features: Any,
+    labels: ArrayLike,
+    client_sizes: ArrayLike,
+    *,
+    loss: str = "logistic",
+    dtype: DTypeLike | None = None,
+) -> ClientRows:
+    """Arrange rows for the kernels of this module, once for any number of evaluations.
+
+    Parameters
+    ----------
+    features : array_like or CSR matrix, shape (d, n)
+        The rows, client after client. Anything with ``data``, ``indices``, ``indptr`` and
+        ``shape`` counts as compressed sparse rows.
+    labels : array_like of shape (d,)
+        0 or 1 for the logistic loss, any numbers for least squares.
+    client_sizes : array_like of int, shape (m,)
+        Rows of each client, at least 1.
+    loss : {"logistic", "least_squares"}
+    dtype : dtype, optional
+        float32 or float64; by default that of `features`, float64 for integers.
+
+    Returns
+    -------
+    PackedRows, DenseRows or SparseRows
+        Dense rows of up to 128 coordinates are copied into blocks. Others, and sparse entries,
+        are used where they are if they have the dtype and are contiguous; do not change them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument: NaN or inf, labels other than 0 and 1 for the logistic loss, an
+        empty client, sizes that do not add up to d, indices out of range.
+    """
+    if loss not in POINTWISE:
+        raise ValueError(f"loss must be one of {', '.join(map(repr, POINTWISE))}, got {loss!r}")
+    if dtype is not None and np.dtype(dtype) not in FLOATS:
+        raise TypeError(f"dtype must be float64 or float32, got {np.dtype(dtype)}")
+    sparse = all(hasattr(features, name) for name in ("data", "indices", "indptr", "shape"))
+    if not sparse:
+        table = as_floats("features", features, ndim=2)
+        kind = np.dtype(dtype or table.dtype)
+        table = table.astype(kind, copy=False)
+        check_finite("features", table)
+        shape = table.shape
+    else:
+        data = as_floats("features", features.data, ndim=1)
+        kind = np.dtype(dtype or data.dtype)
+        shape = tuple(map(int, features.shape))
+    if len(shape) != 2 or min(shape) < 1:
+        raise ValueError(f"features must have at least one row and one column, got shape {shape}")
+    sizes = _check_sizes(client_sizes, shape[0])
+    target = _check_labels(labels, shape[0], loss).astype(kind)
+    sizes, target = _read_only(sizes), _read_only(target)
+    if sparse:
+        indices, indptr = _check_structure(features, data.size, shape)
+        data = data.astype(kind, copy=False)
+        check_finite("features", data)
+        held = map(_read_only, (data, indices, indptr))
+        return SparseRows(loss, sizes, shape[1], target, *held)
+    if shape[1] > _BLOCKS_UP_TO:
+        return DenseRows(loss, sizes, shape[1], target, _read_only(table))
+    return _pack_blocks(table, target, sizes, loss)
+
+
+def _pack_blocks(
+    table: NDArray[Any], target: NDArray[Any], sizes: NDArray[np.int64], loss: str
+) -> PackedRows:
+    n, width = table.shape[1], _VECTOR_BYTES // table.itemsize
+    starts = _offsets(-(-sizes // width))
+    blocks = aligned((int(starts[-1]), n, width), table.dtype)
+    folds = POINTWISE[loss].folds
+    targets = np.zeros(0 if folds else len(blocks) * width, table.dtype)
+    first = 0
+    for start, size in zip(starts[:-1], sizes, strict=True):
+        rows = slice(first, first + size)
+        whole, rest = start + size // width, size % width
+        cut = first + size - rest
+        client = table[first:cut].reshape(-1, width, n).transpose(0, 2, 1)
+        if folds:
+            signs = target[first:cut].reshape(-1, 1, width)
+            np.multiply(client, signs, out=blocks[start:whole])
+        else:
+            blocks[start:whole] = client
+            targets[start * width : start * width + size] = target[rows]
+        if rest:
+            last = table[cut : first + size].T
+            blocks[whole, :, :rest] = last * target[cut : first + size] if folds else last
+            blocks[whole, :, rest:] = 0
+        first += size
+    return PackedRows(loss, sizes, n, _read_only(targets), _read_only(blocks), _read_only(starts))
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An uninitialised array whose data are on a multiple of 64 bytes."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    raw = np.empty(size + _VECTOR_BYTES, np.uint8)
+    skip = -raw.ctypes.data % _VECTOR_BYTES
+    return raw[skip : skip + size].view(dtype).reshape(shape)
+
+
+def _whole(n: int, dtype: np.dtype[Any]) -> int:
+    """n, rounded up to whole vectors."""
+    width = _VECTOR_BYTES // dtype.itemsize
+    return -(-n // width) * width
+
+
+def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(sizes)))
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    # Compiled code is typed by it: one signature, whether the user's array is writable or not.
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
+    sizes = as_integers("client_sizes", client_sizes)
+    if sizes.size == 0 or sizes.min() < 1:
+        raise ValueError("client_sizes must hold at least one client, and every one at least 1 row")
+    if sizes.sum() != d:
+        raise ValueError(f"client_sizes must add up to the {d} rows of features, got {sizes.sum()}")
+    return sizes
+
+
+def _check_labels(labels: ArrayLike, d: int, loss: str) -> NDArray[Any]:
+    """The targets: labels, or the signs 1 - 2b where the loss folds them into the rows."""
+    b = as_floats("labels", labels, ndim=1)
+    check_shape("labels", b, (d,))
+    check_finite("labels", b)
+    if not POINTWISE[loss].folds:
+        return b
+    wrong = np.flatnonzero((b != 0) & (b != 1))
+    if wrong.size:
+        raise ValueError(
+            f"labels must be 0 or 1 for the {loss} loss, got {b[wrong[0]]} at index {wrong[0]}"
+        )
+    return 1 - 2 * b
+
+
+def _check_structure(
+    features: Any, entries: int, shape: tuple[int, ...]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    if getattr(features, "format", "csr") != "csr":
+        raise TypeError(f"features must be dense or CSR, got format {features.format!r}")
+    if shape[1] > np.iinfo(np.int32).max:
+        raise ValueError(f"features must have fewer than 2**31 columns, got {shape[1]}")
+    indptr = as_integers("features.indptr", features.indptr)
+    check_shape("features.indptr", indptr, (shape[0] + 1,))
+    if indptr[0] != 0 or indptr[-1] != entries or (np.diff(indptr) < 0).any():
+        raise ValueError(f"features.indptr must rise from 0 to the {entries} entries")
+    indices = as_integers("features.indices", features.indices, dtype=np.int32)
+    check_shape("features.indices", indices, (entries,))
+    if entries and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise ValueError(f"features.indices must be in [0, {shape[1]})")
+    return indices, indptr

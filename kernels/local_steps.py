@@ -1,0 +1,476 @@
+"""The clients' local steps, fused: all steps of a round in one call.
+
+With p = w - x, client i takes, for iterations k = first_iteration, first_iteration + 1, ...,
+
+    mu = mu0 * (1 + c*|p|^2) * alpha^(k+1),    nu = step_i * mu,
+    p <- soft(nu*p - g_i, lam) / (eta + nu),
+
+so that x is needed at the beginning and at the end only, and |p|^2 of the next step is summed
+while p is written. A client's result does not depend on which others take part.
+
+`fedepm_local_steps` is for Python. Inside other compiled code call `fedepm_local_steps_raw`,
+which needs no Python:
+
+    fedepm_local_steps_raw(W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps,
+                           first_iteration, out, mu)
+
+updates the clients in `rows`, an array of distinct row numbers, of W, G, out (m, n), step and
+mu (m,), C-contiguous of one dtype. `out` may be W. It returns whether every result is finite,
+which no NaN or infinity in a row, or in x, escapes.
+
+The baselines' local steps are gradient steps, `gradient_steps_kernel`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _boundary as boundary
+from ._jit import device, kernel, parallel_kernel, warms
+from ._jit import threads as thread_count
+from ._simd import (
+    absolute,
+    all_true,
+    first_lanes,
+    fma,
+    horizontal_sum,
+    lane,
+    lanes,
+    load,
+    load_partial,
+    load_transposed,
+    splat,
+    store,
+    store_partial,
+)
+from .prox import shrink
+
+#: Up to this many coordinates the lanes of a vector are clients, beyond it coordinates.
+NARROW = 32
+#: Vectors of clients in lock-step: a step waits for |p|^2, and each hides the others' wait.
+TOGETHER = 2
+#: Work (coordinates times steps) below which threads cost more than they bring.
+PARALLEL_FROM = 3_000_000
+
+
+@device
+def _growth(mu0, alpha, local_steps, first_iteration):
+    """``mu0 * alpha^(k+1)`` of each step; a product of alphas would drift over many rounds."""
+    growth = np.empty(local_steps)
+    for k in range(local_steps):
+        growth[k] = mu0 * math.pow(alpha, float(first_iteration + k + 1))
+    return growth
+
+
+@device
+def _advance(p, g, nu, lam, r):
+    """``soft(nu*p - g, lam) / (eta + nu)``, given ``r = 1 / (eta + nu)``."""
+    return r * shrink(fma(nu, p, -g), lam)
+
+
+# Lanes are clients ----------------------------------------------------------------------
+
+
+@device
+def _aligned(like, size):
+    raw = np.empty(size + 64, like.dtype)
+    start = (-raw.ctypes.data % 64) // raw.itemsize
+    return raw[start : start + size]
+
+
+@device
+def _adjacent(rows, first, width, n):
+    """Whether the clients of a vector are neighbours, whose rows can be read as a square."""
+    if n < width or first + width > rows.size:
+        return False
+    result = True
+    for r in range(1, width):
+        result &= rows[first + r] == rows[first] + r
+    return result
+
+
+@device
+def _gather(A, n, at, columns, to):
+    """A square of A, neighbouring rows from flat index `at`, coordinate by coordinate.
+
+    The vector of coordinate j goes to flat index ``to + j*TOGETHER*lanes`` of `columns`.
+    """
+    width = lanes(A)
+    for start in range(0, n, width):
+        j = max(0, min(start, n - width))  # the last square overlaps the one before
+        square = load_transposed(A, at + j, n)
+        for r in range(len(square)):
+            store(columns, to + (j + r) * TOGETHER * width, square[r])
+
+
+@device
+def _gather_any(A, n, rows, first, columns, to, spare):
+    """`_gather` of any clients, by way of the rows of `columns` from flat index `spare`.
+
+    Lanes without a client repeat the last one.
+    """
+    width = lanes(A)
+    padded = (n + width - 1) // width * width
+    for r in range(width):
+        at = rows[min(first + r, rows.size - 1)] * n
+        for j in range(0, n, width):
+            store(columns, spare + r * padded + j, load_partial(A, at + j, n - j, 0.0))
+    for j in range(0, n, width):
+        square = load_transposed(columns, spare + j, padded)
+        for r in range(len(square)):
+            store(columns, to + (j + r) * TOGETHER * width, square[r])
+
+
+@device
+def _scatter(columns, at, x, rows, first, out):
+    """``out[row] = x + p`` of the clients in the lanes."""
+    n, width = x.size, lanes(x)
+    for start in range(0, n, width):
+        j = max(0, min(start, n - width))
+        count = min(width, n - j)
+        square = load_transposed(columns, at + j * TOGETHER * width, TOGETHER * width)
+        origin = load_partial(x, j, count, 0.0)
+        for r in range(len(square)):
+            if first + r < rows.size:
+                store_partial(out, rows[first + r] * n + j, origin + square[r], count)
+
+
+@device
+def _narrow(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu):
+    """Clients rows[first:last], all of whose coordinates fit the nearest cache."""
+    n, width = x.size, lanes(x)
+    pair = TOGETHER * width
+    padded = (n + width - 1) // width * width
+    # One array, for each costs reference counts in every loop: p, g, the steps, and spare rows.
+    memory = _aligned(x, (2 * padded + 1) * pair + padded * width)
+    g, own = padded * pair, 2 * padded * pair
+    spare = own + pair
+    memory[:spare] = 0.0
+    one, lam_v, eta_v, c_v = splat(x, 1.0), splat(x, lam), splat(x, eta), splat(x, c)
+    finite = True
+    for start in range(first, last, pair):
+        count = min(pair, rows.size - start)
+        for h in range((count + width - 1) // width):
+            i = start + h * width
+            if _adjacent(rows, i, width, n):
+                _gather(W, n, rows[i] * n, memory, h * width)
+                _gather(G, n, rows[i] * n, memory, g + h * width)
+            else:
+                _gather_any(W, n, rows, i, memory, h * width, spare)
+                _gather_any(G, n, rows, i, memory, g + h * width, spare)
+        for r in range(count):
+            memory[own + r] = step[rows[start + r]]
+        s0, s1 = load(memory, own), load(memory, own + width)
+        a0 = a1 = splat(x, 0.0)
+        for j in range(n):
+            i = j * pair
+            p0, p1 = load(memory, i) - x[j], load(memory, i + width) - x[j]
+            store(memory, i, p0)
+            store(memory, i + width, p1)
+            a0, a1 = fma(p0, p0, a0), fma(p1, p1, a1)
+        mu0 = mu1 = a0
+        for k in range(growth.size):
+            mu0, mu1 = growth[k] * fma(c_v, a0, one), growth[k] * fma(c_v, a1, one)
+            nu0, nu1 = s0 * mu0, s1 * mu1
+            r0, r1 = one / (eta_v + nu0), one / (eta_v + nu1)
+            a0 = a1 = splat(x, 0.0)
+            for j in range(n):
+                i = j * pair
+                p0 = _advance(load(memory, i), load(memory, g + i), nu0, lam_v, r0)
+                p1 = _advance(load(memory, i + width), load(memory, g + i + width), nu1, lam_v, r1)
+                store(memory, i, p0)
+                store(memory, i + width, p1)
+                a0, a1 = fma(p0, p0, a0), fma(p1, p1, a1)
+        # Lanes without a client hold leftovers.
+        finite &= all_true((absolute(a0) < np.inf) | ~first_lanes(x, count))
+        finite &= all_true((absolute(a1) < np.inf) | ~first_lanes(x, count - width))
+        for h in range((count + width - 1) // width):
+            _scatter(memory, h * width, x, rows, start + h * width, out)
+        store(memory, own, mu0)
+        store(memory, own + width, mu1)
+        for r in range(count):
+            mu[rows[start + r]] = memory[own + r]
+    return finite
+
+
+# Lanes are coordinates ------------------------------------------------------------------
+
+
+@device
+def _sweep(x, G, at, nu, r, lam, backward, final, out):
+    """One step of the client whose row begins at flat index `at`: |p|^2.
+
+    `out` holds p, and in the end x + p.
+    """
+    n, width = x.size, lanes(x)
+    whole = n - n % width
+    total = splat(x, 0.0)
+    # There and back: a sweep finds in the cache what the one before touched last.
+    j, stride = (whole - width, -width) if backward else (0, width)
+    for _ in range(whole // width):
+        p = _advance(load(out, at + j), load(G, at + j), nu, lam, r)
+        total = fma(p, p, total)
+        if final:
+            p += load(x, j)
+        store(out, at + j, p)
+        j += stride
+    rest = n - whole
+    if rest:
+        p = load_partial(out, at + whole, rest, 0.0)
+        p = _advance(p, load_partial(G, at + whole, rest, 0.0), nu, lam, r)
+        total = fma(p, p, total)
+        if final:
+            p += load_partial(x, whole, rest, 0.0)
+        store_partial(out, at + whole, p, rest)
+    return horizontal_sum(total)
+
+
+@device
+def _wide(W, x, G, own_step, lam, eta, c, growth, row, out, mu):
+    """One client; `out` holds p between the steps."""
+    n, width = x.size, lanes(x)
+    at, whole = row * n, n - n % width
+    total = splat(x, 0.0)
+    for j in range(0, whole, width):
+        p = load(W, at + j) - load(x, j)
+        store(out, at + j, p)
+        total = fma(p, p, total)
+    rest = n - whole
+    if rest:
+        p = load_partial(W, at + whole, rest, 0.0) - load_partial(x, whole, rest, 0.0)
+        store_partial(out, at + whole, p, rest)
+        total = fma(p, p, total)
+    size = horizontal_sum(total)
+    one, m = splat(x, 1.0), splat(x, 0.0)
+    last = growth.size - 1
+    for k in range(growth.size):
+        m = growth[k] * fma(splat(x, c), splat(x, size), one)
+        nu = own_step * m
+        r = one / (nu + eta)
+        size = _sweep(x, G, at, nu, r, splat(x, lam), k % 2 == 0, k == last, out)
+    mu[row] = lane(m, 0)
+    return abs(size) < np.inf
+
+
+# All clients ----------------------------------------------------------------------------
+
+
+@device
+def _block_size(x):
+    """Clients that one thread takes at a time."""
+    return 4 * TOGETHER * lanes(x) if x.size <= NARROW else 1
+
+
+@device
+def _clients(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu):
+    """The clients rows[first:last]; whether every |p|^2, which no NaN escapes, is finite."""
+    if x.size <= NARROW:
+        return _narrow(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu)
+    finite = True
+    for i in range(first, last):
+        finite &= _wide(W, x, G, step[rows[i]], lam, eta, c, growth, rows[i], out, mu)
+    return finite
+
+
+@kernel
+def fedepm_local_steps_raw(
+    W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration, out, mu
+):
+    """See the module."""
+    growth = _growth(mu0, alpha, local_steps, first_iteration)
+    return _clients(W, x, G, step, rows, lam, eta, c, growth, 0, rows.size, out, mu)
+
+
+@parallel_kernel
+def _parallel(W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration, out, mu):
+    growth = _growth(mu0, alpha, local_steps, first_iteration)
+    size = _block_size(x)
+    blocks = (rows.size + size - 1) // size
+    finite = np.ones(blocks, np.bool_)
+    for b in numba.prange(blocks):
+        first, last = b * size, min(rows.size, (b + 1) * size)
+        finite[b] = _clients(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu)
+    return finite.all()
+
+
+# Gradient steps -------------------------------------------------------------------------
+
+
+@functools.cache
+def gradient_steps_kernel(client: Any) -> Any:
+    """The compiled local steps of SFedAvg and SFedProx, given one client's objective.
+
+    Parameters
+    ----------
+    client : compiled function
+        As `losses.client_kernel` gives it: ``client(arrays, i, w, reg, want, gradient, work)``.
+
+    Returns
+    -------
+    compiled function
+        ``finite = f(arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha, local_steps,
+        inner_steps, first_iteration, work, out, mu)``. From v = x, each of the `clients` i,
+        distinct numbers, takes `local_steps` times `inner_steps` steps
+        ``v <- v - gamma[i] * (grad f_i(v) + prox*(v - x))``; ``out[i]`` is the last v and
+        ``mu[i] = mu0 * (1 + c*|v - x|^2) * alpha^(k+1)`` with the last iteration's number k and
+        the v before it. `G` holds the gradients at x. SFedAvg has ``prox = 0`` and one inner
+        step. Of G, out (m, n), reg, gamma and mu (m,) the other rows are not touched: several
+        threads can share the clients, each with its own `work` of `losses.workspace`. All
+        arrays are C-contiguous and of one dtype; nothing is checked.
+    """
+
+    @kernel
+    def gradient_steps(
+        arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha,
+        local_steps, inner_steps, first_iteration, work, out, mu,
+    ):  # fmt: skip
+        growth = mu0 * math.pow(alpha, float(first_iteration + local_steps))
+        gradient = np.empty_like(x)
+        finite = True
+        for i in clients:
+            v, gap = out[i], 0.0
+            _gradient_step(x, x, G[i], gamma[i], prox, v)
+            for t in range(1, local_steps * inner_steps):
+                if t == (local_steps - 1) * inner_steps:
+                    gap = _squared_distance(v, x)
+                client(arrays, i, v, reg[i], True, gradient, work)
+                _gradient_step(v, x, gradient, gamma[i], prox, v)
+            mu[i] = growth * (1.0 + c * gap)
+            finite &= abs(_squared_distance(v, x)) < np.inf
+        return finite
+
+    return gradient_steps
+
+
+@device
+def _gradient_step(v, x, gradient, gamma, prox, out):
+    """``out = v - gamma * (gradient + prox*(v - x))``; `out` may be v."""
+    n, width = x.size, lanes(x)
+    for j in range(0, n, width):
+        w = load_partial(v, j, n - j, 0.0)
+        slope = load_partial(gradient, j, n - j, 0.0)
+        slope = fma(splat(x, prox), w - load_partial(x, j, n - j, 0.0), slope)
+        store_partial(out, j, w - gamma * slope, n - j)
+
+
+@device
+def _squared_distance(v, x):
+    n, width = x.size, lanes(x)
+    total = splat(x, 0.0)
+    for j in range(0, n, width):
+        d = load_partial(v, j, n - j, 0.0) - load_partial(x, j, n - j, 0.0)
+        total = fma(d, d, total)
+    return horizontal_sum(total)
+
+
+# Python ---------------------------------------------------------------------------------
+
+
+def fedepm_local_steps(
+    W: ArrayLike,
+    x: ArrayLike,
+    G: ArrayLike,
+    step: ArrayLike,
+    *,
+    lam: float,
+    eta: float,
+    mu0: float,
+    c: float,
+    alpha: float,
+    local_steps: int,
+    first_iteration: int,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """FedEPM's local steps of a round, of every client given.
+
+    Each of `local_steps` times, for iterations k from `first_iteration`, with
+    ``mu_i = mu0 * (1 + c*|w_i - x|^2) * alpha^(k+1)`` and ``nu_i = step_i * mu_i``,
+
+    ``w_i <- x + soft(nu_i*(w_i - x) - g_i, lam) / (eta + nu_i)``.
+
+    Parameters
+    ----------
+    W, G : array_like of shape (s, n)
+        Parameters of the clients and their gradients at `x`, float64 or float32 alike
+        (integers become float64). Not copied where they are C-contiguous.
+    x : array_like of shape (n,)
+        The server's point, of the dtype of `W`.
+    step : array_like of shape (s,)
+        ``step_i``, above 0; converted to the dtype of `W`.
+    lam, eta, c : float
+        At least 0.
+    mu0, alpha : float
+        Above 0.
+    local_steps : int
+        At least 1.
+    first_iteration : int
+        The number of the first step, from 0 at the beginning of a run.
+    out : ndarray of shape (s, n), optional
+        Where to write, of the dtype of `W`; may be `W` itself.
+    threads : int, optional
+        1 by default. The result has the same bits for any number, and a client's result
+        does not depend on the other clients.
+
+    Returns
+    -------
+    W : ndarray of shape (s, n)
+        `out`, or a new array.
+    mu : ndarray of shape (s,)
+        ``mu_i`` of the last step.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument; also if a number is NaN or infinite, or some ``|w_i - x|^2``
+        overflows. Then the contents of `out` are undefined.
+    """
+    W = boundary.as_floats("W", W, ndim=2)
+    G = boundary.as_floats("G", G, ndim=2, like=W)
+    x = boundary.as_floats("x", x, ndim=1, like=W)
+    step = boundary.as_floats("step", step, ndim=1).astype(W.dtype, copy=False)
+    boundary.check_shape("G", G, W.shape)
+    boundary.check_shape("x", x, W.shape[1:])
+    boundary.check_shape("step", step, W.shape[:1])
+    boundary.check_finite("step", step)
+    if step.size and step.min() <= 0:
+        raise ValueError(f"step must be positive, got {step.min()}")
+    lam = boundary.real("lam", lam, low=0.0)
+    eta = boundary.real("eta", eta, low=0.0)
+    mu0 = boundary.real("mu0", mu0, low=0.0, open_low=True)
+    c = boundary.real("c", c, low=0.0)
+    alpha = boundary.real("alpha", alpha, low=0.0, open_low=True)
+    local_steps = boundary.integer("local_steps", local_steps, low=1)
+    first_iteration = boundary.integer("first_iteration", first_iteration)
+    count = 1 if threads is None else boundary.integer("threads", threads, low=1)
+    target = boundary.output("out", out, W.shape, W.dtype, x, G, step)
+    if np.may_share_memory(target, W) and target.ctypes.data != W.ctypes.data:
+        raise ValueError("out must be W or not overlap it")
+    mu = np.empty(len(W), W.dtype)
+    rows = np.arange(len(W))
+    arguments = (W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration)
+    if count > 1 and W.size * local_steps >= PARALLEL_FROM:
+        with thread_count(count):
+            finite = _parallel(*arguments, target, mu)
+    else:
+        finite = fedepm_local_steps_raw(*arguments, target, mu)
+    if not finite:
+        for name, array in (("x", x), ("G", G), ("W", W)):
+            if array is not target:
+                boundary.check_finite(name, array)
+        raise ValueError("W - x is not finite, or so large that |W - x|^2 overflows")
+    return target, mu
+
+
+@warms
+def _warm() -> None:
+    parameters = dict(lam=1.0, eta=1.0, mu0=1.0, c=1.0, alpha=1.0)
+    for dtype in (np.float32, np.float64):
+        W = np.zeros((1, 1), dtype)
+        fedepm_local_steps(W, W[0], W, np.ones(1), **parameters, local_steps=1, first_iteration=0)

@@ -1,0 +1,337 @@
+"""Exponential and logarithms on vectors, and on arrays.
+
+Numba's own are library calls, one lane at a time. These use nothing but vector
+arithmetic: argument reduction after Cody and Waite, then minimax polynomials whose
+coefficients ``scripts/minimax.py`` derives. The device functions `vector_exp`,
+`vector_log`, `vector_log1p`, `vector_sigmoid`, `vector_softplus` are for kernels;
+`exp`, `log`, `log1p`, `sigmoid`, `softplus` map arrays.
+
+Infinities, NaN, zeros, subnormals, overflow and underflow are those of IEEE 754; NaN
+gives NaN. A result does not depend on its lane or its neighbours. The errors in the
+docstrings are the largest found in tens of millions of points over the whole range,
+subnormal results included, rounded up, for float32 and float64, with and without fma.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._boundary import as_floats, output
+from ._jit import device, kernel, warms
+from ._simd import (
+    absolute,
+    copysign,
+    fma,
+    from_bits,
+    lane,
+    lanes,
+    load,
+    load_partial,
+    maximum,
+    minimum,
+    round_even,
+    scale_by_power,
+    select,
+    splat,
+    store,
+    store_partial,
+    to_bits,
+)
+
+_LOG2_E = 1.4426950408889634
+# log 2 in two parts, the first short enough for its products with exponents to be exact.
+_LN2_HIGH, _LN2_LOW = 0.6931471805601177, -1.7239444525614835e-13
+_LN2_HIGH_32, _LN2_LOW_32 = 0.693145751953125, 1.428606765330187e-06
+
+
+# ---------------------------------------------------------------------------------
+# exp
+# ---------------------------------------------------------------------------------
+
+
+@device
+def _exp64(x: Any) -> Any:
+    # NaN passes both: it is the second operand. Beyond these ends exp is inf or 0.
+    x = maximum(splat(x, -746.0), minimum(splat(x, 710.0), x))
+    n = round_even(x * _LOG2_E)
+    high, low = fma(n, splat(x, -_LN2_HIGH), x), n * _LN2_LOW
+    r = high - low
+    q = fma(splat(x, 2.4999962345352376e-08), r, splat(x, 2.763037864961645e-07))
+    q = fma(q, r, splat(x, 2.755758735136998e-06))
+    q = fma(q, r, splat(x, 2.4801492762718987e-05))
+    q = fma(q, r, splat(x, 0.00019841269504755537))
+    q = fma(q, r, splat(x, 0.0013888888943922705))
+    q = fma(q, r, splat(x, 0.008333333333495629))
+    q = fma(q, r, splat(x, 0.04166666666652919))
+    q = fma(q, r, splat(x, 0.1666666666666641))
+    q = fma(q, r, splat(x, 0.5000000000000011))
+    return scale_by_power((fma(r * r, q, -low) + high) + 1.0, n)
+
+
+@device
+def _exp32(x: Any) -> Any:
+    x = maximum(splat(x, -104.0), minimum(splat(x, 89.0), x))
+    n = round_even(x * _LOG2_E)
+    high, low = fma(n, splat(x, -_LN2_HIGH_32), x), n * _LN2_LOW_32
+    r = high - low
+    q = fma(splat(x, 0.0013814467238262296), r, splat(x, 0.008368780836462975))
+    q = fma(q, r, splat(x, 0.04166839271783829))
+    q = fma(q, r, splat(x, 0.1666651964187622))
+    q = fma(q, r, splat(x, 0.4999999403953552))
+    return scale_by_power((fma(r * r, q, -low) + high) + 1.0, n)
+
+
+@device
+def vector_exp(x: Any) -> Any:
+    """e**x of a vector; see `exp`."""
+    return _exp64(x) if lanes(x) == 8 else _exp32(x)
+
+
+# ---------------------------------------------------------------------------------
+# log and log1p
+# ---------------------------------------------------------------------------------
+
+
+@device
+def _log_rest64(z: Any) -> Any:
+    """(log((1 + s) / (1 - s)) - 2 s) / s**3 of z = s * s."""
+    q = fma(splat(z, 0.14797507797024664), z, splat(z, 0.15313903235804777))
+    q = fma(q, z, splat(z, 0.1818356974033444))
+    q = fma(q, z, splat(z, 0.22222198475973498))
+    q = fma(q, z, splat(z, 0.2857142874326284))
+    q = fma(q, z, splat(z, 0.3999999999941109))
+    return fma(q, z, splat(z, 0.6666666666666735))
+
+
+@device
+def _log_rest32(z: Any) -> Any:
+    q = fma(splat(z, 0.2987307608127594), z, splat(z, 0.399774968624115))
+    return fma(q, z, splat(z, 0.6666677594184875))
+
+
+@device
+def _log_parts64(f: Any, k: Any) -> Any:
+    """log(1 + f) + k log 2, small parts first, for 1 + f near 1."""
+    s = f / (f + 2.0)
+    z = s * s
+    half = 0.5 * f * f
+    rest = fma(s, fma(z, _log_rest64(z), half), k * _LN2_LOW)
+    return k * _LN2_HIGH - ((half - rest) - f)
+
+
+@device
+def _log_parts32(f: Any, k: Any) -> Any:
+    s = f / (f + 2.0)
+    z = s * s
+    half = 0.5 * f * f
+    rest = fma(s, fma(z, _log_rest32(z), half), k * _LN2_LOW_32)
+    return k * _LN2_HIGH_32 - ((half - rest) - f)
+
+
+# Bit patterns: of 1, of the square root of 1/2, of 2**52, and the mask of the fraction.
+_ONE, _ROOT = 0x3FF0000000000000, 0x3FE6A09E667F3BCD
+_SHIFT, _FRACTION = 0x4330000000000000, 0x000FFFFFFFFFFFFF
+_ONE_32, _ROOT_32, _SHIFT_32, _FRACTION_32 = 0x3F800000, 0x3F3504F3, 0x4B000000, 0x007FFFFF
+
+
+@device
+def _split64(x: Any) -> Any:
+    """k and m with x = m * 2**k and sqrt(1/2) <= m < sqrt(2), for positive normal x."""
+    biased = to_bits(x) + (_ONE - _ROOT)
+    k = from_bits(((biased >> 52) & 0x7FF) | _SHIFT) - (2.0**52 + 1023.0)
+    return k, from_bits((biased & _FRACTION) + _ROOT)
+
+
+@device
+def _split32(x: Any) -> Any:
+    biased = to_bits(x) + (_ONE_32 - _ROOT_32)
+    k = from_bits(((biased >> 23) & 0x1FF) | _SHIFT_32) - (2.0**23 + 127.0)
+    return k, from_bits((biased & _FRACTION_32) + _ROOT_32)
+
+
+@device
+def _log_domain(x: Any, result: Any) -> Any:
+    """`result` with the values of the logarithm at and beyond the ends of its domain."""
+    result = select(x < np.inf, result, x)  # inf and NaN
+    result = select(x == 0.0, -np.inf, result)
+    return select(x < 0.0, np.nan, result)
+
+
+@device
+def vector_log(x: Any) -> Any:
+    """Natural logarithm of a vector; see `log`."""
+    if lanes(x) == 8:
+        small = x < 2.0**-1022
+        k, m = _split64(select(small, x * 2.0**54, x))
+        result = _log_parts64(m - 1.0, k - select(small, splat(x, 54.0), 0.0))
+    else:
+        small = x < 2.0**-126
+        k, m = _split32(select(small, x * 2.0**25, x))
+        result = _log_parts32(m - 1.0, k - select(small, splat(x, 25.0), 0.0))
+    return _log_domain(x, result)
+
+
+@device
+def vector_log1p(x: Any) -> Any:
+    """log(1 + x) of a vector; see `log1p`."""
+    u = x + 1.0
+    rounded_x = u - 1.0
+    lost = (1.0 - (u - rounded_x)) + (x - rounded_x)  # 1 + x = u + lost, exactly
+    if lanes(x) == 8:
+        k, m = _split64(u)
+        lost *= from_bits(to_bits(m) - to_bits(u) + _ONE)
+        result = _log_parts64(m - 1.0 + select(x < 2.0**60, lost, 0.0), k)
+    else:
+        k, m = _split32(u)
+        lost *= from_bits(to_bits(m) - to_bits(u) + _ONE_32)
+        result = _log_parts32(m - 1.0 + select(x < 2.0**30, lost, 0.0), k)
+    return copysign(_log_domain(u, result), x)  # which also keeps -0
+
+
+# ---------------------------------------------------------------------------------
+# The logistic function and its integral
+# ---------------------------------------------------------------------------------
+
+
+@device
+def vector_sigmoid(x: Any) -> Any:
+    """1 / (1 + e**-x) of a vector; see `sigmoid`."""
+    e = vector_exp(-absolute(x))
+    return select(x < 0.0, e, 1.0) / (e + 1.0)
+
+
+@device
+def vector_log1p_unit(x: Any) -> Any:
+    """log(1 + x) of a vector with 0 <= x <= 1 or NaN: no splitting, nothing lost."""
+    large = x > 0.41421356237309503
+    f = select(large, 0.5 * (x - 1.0), x)  # 1 + x is 1 + f or 2 (1 + f), exactly
+    k = select(large, splat(x, 1.0), 0.0)
+    return _log_parts64(f, k) if lanes(x) == 8 else _log_parts32(f, k)
+
+
+@device
+def vector_softplus(x: Any) -> Any:
+    """log(1 + e**x) of a vector; see `softplus`."""
+    return maximum(splat(x, 0.0), x) + vector_log1p_unit(vector_exp(-absolute(x)))
+
+
+# ---------------------------------------------------------------------------------
+# Scalars, in kernels
+# ---------------------------------------------------------------------------------
+
+
+@device
+def scalar_exp(x: Any) -> Any:
+    """e**x of a scalar, the bits that `vector_exp` gives in a lane."""
+    return lane(vector_exp(splat(x, x)), 0)
+
+
+@device
+def scalar_log(x: Any) -> Any:
+    """Natural logarithm of a scalar, the bits that `vector_log` gives in a lane."""
+    return lane(vector_log(splat(x, x)), 0)
+
+
+@device
+def scalar_log1p(x: Any) -> Any:
+    """log(1 + x) of a scalar, the bits that `vector_log1p` gives in a lane."""
+    return lane(vector_log1p(splat(x, x)), 0)
+
+
+# ---------------------------------------------------------------------------------
+# Arrays
+# ---------------------------------------------------------------------------------
+
+
+def _elementwise(function: Any) -> Any:
+    @kernel
+    def mapped(x: Any, out: Any) -> None:
+        width, whole = lanes(x), x.size - x.size % lanes(x)
+        for i in range(0, whole, width):
+            store(out, i, function(load(x, i)))
+        if whole < x.size:
+            count = x.size - whole
+            store_partial(out, whole, function(load_partial(x, whole, count, 0.0)), count)
+
+    return mapped
+
+
+_exp, _log, _log1p = map(_elementwise, (vector_exp, vector_log, vector_log1p))
+_sigmoid, _softplus = map(_elementwise, (vector_sigmoid, vector_softplus))
+
+
+def _map(mapped: Any, x: Any, out: NDArray[Any] | None) -> Any:
+    x = as_floats("x", x)
+    result = output("out", out, x.shape, x.dtype)
+    flat, target = x.reshape(-1), result.reshape(-1)
+    if np.may_share_memory(flat, target) and flat.ctypes.data != target.ctypes.data:
+        flat = flat.copy()
+    mapped(flat, target)
+    return result[()] if out is None and x.ndim == 0 else result
+
+
+def exp(x: Any, out: NDArray[Any] | None = None) -> Any:
+    """e**x, element by element.
+
+    Parameters
+    ----------
+    x : array_like
+        float32 or float64 of any shape; integers are taken as float64.
+    out : ndarray, optional
+        C-contiguous array of the shape and dtype of `x` for the result; may be `x`.
+
+    Returns
+    -------
+    ndarray or scalar
+        Of the shape and dtype of `x`. Error at most 0.9 ulp.
+
+    Raises
+    ------
+    TypeError
+        If `x` is of another dtype, or `out` is no array.
+    ValueError
+        If `out` does not match `x`, is not C-contiguous or not writable.
+    """
+    return _map(_exp, x, out)
+
+
+def log(x: Any, out: NDArray[Any] | None = None) -> Any:
+    """Natural logarithm, element by element; NaN below zero.
+
+    Parameters, returns and errors as for `exp`. Error at most 0.9 ulp.
+    """
+    return _map(_log, x, out)
+
+
+def log1p(x: Any, out: NDArray[Any] | None = None) -> Any:
+    """log(1 + x), element by element, accurate near zero; NaN below -1.
+
+    Parameters, returns and errors as for `exp`. Error at most 1.4 ulp.
+    """
+    return _map(_log1p, x, out)
+
+
+def sigmoid(x: Any, out: NDArray[Any] | None = None) -> Any:
+    """1 / (1 + e**-x), element by element, accurate for all x.
+
+    Parameters, returns and errors as for `exp`. Error at most 2.5 ulp.
+    """
+    return _map(_sigmoid, x, out)
+
+
+def softplus(x: Any, out: NDArray[Any] | None = None) -> Any:
+    """log(1 + e**x), element by element, without overflow.
+
+    Parameters, returns and errors as for `exp`. Error at most 1.7 ulp.
+    """
+    return _map(_softplus, x, out)
+
+
+@warms
+def _warm() -> None:
+    for dtype in (np.float32, np.float64):
+        for function in (exp, log, log1p, sigmoid, softplus):
+            function(np.ones(1, dtype))

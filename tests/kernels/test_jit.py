@@ -1,0 +1,290 @@
+"""The compile cache tells the truth, and the kernels' threads and notices behave."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from fedepm_fast.kernels import _cache, _jit
+
+SOURCES = Path(_jit.__file__).resolve().parent
+
+CALLEE = """
+from ._jit import device
+
+FACTOR = 2.0
+
+
+@device
+def scale(x):
+    return FACTOR * x
+"""
+
+CALLER = """
+from . import callee
+from ._jit import kernel
+
+
+@kernel
+def apply(x):
+    return callee.scale(x) + 1.0
+"""
+
+FACTORY = """
+from ._jit import device, kernel
+
+
+def make(increment):
+    step = device(lambda x: x + increment)
+
+    @kernel
+    def twice(x):
+        return step(step(x))
+
+    return twice
+
+
+by_one, by_ten = make(1.0), make(10.0)
+left, right = (lambda x: x - 1.0), (lambda x: x - 2.0)
+
+
+def shifted(function):
+    step = device(function)
+
+    @kernel
+    def shift(x):
+        return step(x)
+
+    return shift
+
+
+by_left, by_right = shifted(left), shifted(right)
+"""
+
+REPORT = """
+from fedepm_fast.kernels import _jit, caller, factory
+values = [caller.apply(3.0), factory.by_one(0.0), factory.by_ten(0.0)]
+values += [factory.by_left(0.0), factory.by_right(0.0)]
+print(values, sorted(_jit._compiled))
+"""
+
+ALL = ["apply", "make.<locals>.twice", "make.<locals>.twice"]
+ALL += ["shifted.<locals>.shift", "shifted.<locals>.shift"]
+
+
+class Copy:
+    """The foundation of the kernels, with three modules of its own, in another place."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.kernels = root / "fedepm_fast" / "kernels"
+        self.kernels.mkdir(parents=True)
+        (root / "fedepm_fast" / "__init__.py").touch()
+        for name in ("__init__", "_cache", "_jit"):
+            shutil.copy(SOURCES / f"{name}.py", self.kernels)
+        self.write("callee", CALLEE)
+        self.write("caller", CALLER)
+        self.write("factory", FACTORY)
+
+    def write(self, module: str, text: str) -> None:
+        (self.kernels / f"{module}.py").write_text(text)
+
+    def run(self, program: str = REPORT, **environment: str) -> str:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+        clean |= {"PYTHONPATH": str(self.root)} | environment
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            env=clean,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def folders(self, module: str) -> list[Path]:
+        root = self.kernels / "__pycache__" / "fedepm_fast"
+        return sorted(root.glob(f"{module}-*"))
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def test_warm_cache_compiles_nothing_and_sees_every_change(copy: Copy) -> None:
+    values = [7.0, 2.0, 20.0, -1.0, -2.0]
+    assert copy.run() == f"{values} {ALL}"
+    assert copy.run() == f"{values} []"
+
+    copy.write("callee", CALLEE.replace("2.0", "5.0"))
+    assert copy.run() == f"{[16.0, *values[1:]]} ['apply']"
+    copy.write("callee", CALLEE)
+    assert copy.run() == f"{values} []"
+
+    # Options live in one module that every kernel depends on.
+    options = (copy.kernels / "_jit.py").read_text()
+    copy.write("_jit", options.replace('"fastmath": False', '"fastmath": {"contract"}'))
+    assert copy.run() == f"{values} {ALL}"
+
+
+def test_a_process_that_an_edit_overtakes_leaves_the_cache_alone(copy: Copy) -> None:
+    overtaken = f"""
+from pathlib import Path
+from fedepm_fast.kernels import _jit
+path = Path({str(copy.kernels / "callee.py")!r})
+text = path.read_text()
+path.write_text(text.replace("2.0", "11.0"))
+from fedepm_fast.kernels import caller
+print(caller.apply(3.0))
+path.write_text(text)
+"""
+    assert copy.run(overtaken) == "34.0"
+    assert copy.run().startswith("[7.0,")
+
+
+def test_options_in_force_and_processor_have_entries_of_their_own(copy: Copy) -> None:
+    first = "from fedepm_fast.kernels import _jit, caller; caller.apply(1.0); print(_jit._compiled)"
+    assert copy.run(first) == "['apply']"
+    assert copy.run(first, NUMBA_BOUNDSCHECK="1") == "['apply']"
+    assert copy.run(first, NUMBA_CPU_NAME="generic") == "['apply']"
+    assert copy.run(first) == "[]"
+
+
+def test_install_that_cannot_be_written_uses_the_users_cache(copy: Copy, tmp_path: Path) -> None:
+    (copy.kernels / "__pycache__").write_text("not a folder")
+    cache = tmp_path / "cache"
+    for compiled in (ALL, []):
+        output = copy.run(XDG_CACHE_HOME=str(cache), LOCALAPPDATA=str(cache), HOME=str(cache))
+        assert output == f"[7.0, 2.0, 20.0, -1.0, -2.0] {compiled}"
+    assert list(cache.rglob("apply-*.jit"))
+
+
+def test_numba_cache_dir_is_respected(copy: Copy, tmp_path: Path) -> None:
+    copy.run(NUMBA_CACHE_DIR=str(tmp_path / "chosen"))
+    assert list((tmp_path / "chosen").rglob("apply-*.jit"))
+    assert not copy.folders("caller")
+
+
+def test_nothing_writable_warns_once_and_works(copy: Copy) -> None:
+    program = """
+import warnings
+from fedepm_fast.kernels import _cache
+_cache._candidates = lambda: iter(())
+_cache._store.cache_clear()
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from fedepm_fast.kernels import caller, factory
+    print(caller.apply(3.0), factory.by_one(0.0), [str(w.message) for w in caught])
+"""
+    output = copy.run(program)
+    assert output.startswith("7.0 2.0 [")
+    assert output.count("no folder for their cache can be written") == 1
+
+
+def test_damaged_entries_are_replaced(copy: Copy) -> None:
+    copy.run()
+    (entry,) = copy.folders("caller")[0].glob("apply-*.jit")
+    entry.write_bytes(entry.read_bytes()[:100])
+    assert copy.run().endswith("['apply']")
+    assert copy.run().endswith("[]")
+
+
+def test_jit_disabled_runs_plain_python(copy: Copy) -> None:
+    assert copy.run(NUMBA_DISABLE_JIT="1") == "[7.0, 2.0, 20.0, -1.0, -2.0] []"
+
+
+def test_notice_comes_once_on_a_cold_cache_and_never_on_a_warm_one(copy: Copy) -> None:
+    program = """
+from fedepm_fast.kernels import _jit, caller
+_jit.on_compile(lambda name: print("compiling", name))
+withdraw = _jit.on_compile(lambda name: print("withdrawn"))
+withdraw()
+caller.apply(1.0); caller.apply(1)
+"""
+    assert copy.run(program) == "compiling apply"
+    assert copy.run(program) == ""
+
+
+def test_a_module_answers_for_what_it_imports() -> None:
+    sources = _cache._Sources(SOURCES)
+    needed = sources.needs("vecmath.py")
+    assert {"vecmath.py", "_simd.py", "_simd_memory.py", "_simd_types.py", "_jit.py"} <= {*needed}
+    assert "ens.py" not in needed and "__init__.py" not in needed
+    assert sources.needs("elsewhere.py") == tuple(sorted(sources._texts))
+
+
+def test_old_folders_are_pruned_and_those_in_use_kept(tmp_path: Path) -> None:
+    now = time.time()
+    ages = {f"ens-{i}": 7200.0 + i for i in range(9)} | {"ens-young": 60.0, "prox-1": 9e9}
+    for name, age in ages.items():
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (now - min(age, now), now - min(age, now)))
+    (tmp_path / "ens-new").mkdir()
+    _cache._prune(tmp_path / "ens-new")
+    left = {p.name for p in tmp_path.iterdir()}
+    assert left == {"ens-new", "ens-young", "ens-0", "ens-1", "ens-2", "ens-3", "prox-1"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX's")
+def test_a_folder_that_others_can_fill_is_not_trusted(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    assert not _cache._writable(shared, private=True)
+    shared.chmod(0o700)
+    assert _cache._writable(shared, private=True)
+
+
+def test_threads_are_restored_even_after_an_error() -> None:
+    before = numba.get_num_threads()
+    with pytest.raises(RuntimeError, match="inside"), _jit.threads(1) as count:
+        assert count == 1 == numba.get_num_threads()
+        raise RuntimeError("inside")
+    assert numba.get_num_threads() == before
+    with _jit.threads(None) as count, _jit.threads(1):
+        assert count == before
+
+
+@pytest.mark.parametrize("count", [0, -1, 10_000])
+def test_thread_counts_out_of_range_are_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="threads must be between 1 and"), _jit.threads(count):
+        pass
+
+
+@pytest.mark.parametrize("count", [1.0, "2", True])
+def test_thread_counts_that_are_no_integers_are_refused(count: object) -> None:
+    with pytest.raises(TypeError, match="threads must be an integer"), _jit.threads(count):  # type: ignore[arg-type]
+        pass
+
+
+@_jit.parallel_kernel
+def _squares(out: np.ndarray) -> None:
+    for i in numba.prange(out.size):
+        out[i] = i * i
+
+
+def test_python_threads_take_turns_in_parallel_kernels() -> None:
+    outs = [np.zeros(1000) for _ in range(4)]
+
+    def work(out: np.ndarray) -> None:
+        for _ in range(20):
+            with _jit.threads(None):
+                _squares(out)
+
+    workers = [threading.Thread(target=work, args=(out,)) for out in outs]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for out in outs:
+        np.testing.assert_array_equal(out, np.arange(1000.0) ** 2)

@@ -1,0 +1,522 @@
+"""Every vector operation against NumPy, lane by lane and bit by bit, on several targets."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+import sys
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedepm_fast.kernels import _simd as simd
+from fedepm_fast.kernels._jit import JIT_DISABLED, device, kernel, parallel_kernel
+
+FLOATS = [np.float64, np.float32]
+INTEGERS = [np.int64, np.int32, np.uint64, np.uint32]
+
+
+def assert_same(got: np.ndarray, expected: np.ndarray, what: object = "") -> None:
+    """Equal dtypes and equal bits, but for the payload and sign of NaN."""
+    expected = np.asarray(expected)
+    assert got.dtype == expected.dtype, what
+    number = got == got
+    np.testing.assert_array_equal(number, expected == expected, err_msg=str(what))
+    bits = f"u{got.itemsize}"
+    np.testing.assert_array_equal(
+        got.view(bits)[number], expected.view(bits)[number], err_msg=str(what)
+    )
+
+
+@functools.cache
+def special_pairs(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of values where floating-point semantics differ, as two long arrays."""
+    info = np.finfo(dtype)
+    half = 2.0**info.nmant
+    magnitudes = [0.0, 0.5, 1.0, 1.5, 2.5, np.pi, half - 0.5, half, half * 2, info.max]
+    magnitudes += [info.tiny, info.smallest_subnormal, np.nextafter(dtype(0.5), dtype(0)), np.inf]
+    values = np.array([s * m for m in magnitudes for s in (1, -1)] + [np.nan] * 4, dtype)
+    assert values.size == 32
+    a, b = np.meshgrid(values, values)
+    return a.ravel(), b.ravel()
+
+
+# ---------------------------------------------------------------------------------
+# Arithmetic, comparison, selection
+# ---------------------------------------------------------------------------------
+
+
+@kernel
+def _float_operations(a: Any, b: Any, out: Any) -> None:
+    for i in range(0, a.size, simd.lanes(a)):
+        x, y = simd.load(a, i), simd.load(b, i)
+        z = x
+        z += y
+        simd.store(out, i, z)
+        simd.store(out, i + a.size, x - y)
+        simd.store(out, i + 2 * a.size, x * y)
+        simd.store(out, i + 3 * a.size, x / y)
+        simd.store(out, i + 4 * a.size, -x)
+        simd.store(out, i + 5 * a.size, simd.minimum(x, y))
+        simd.store(out, i + 6 * a.size, simd.maximum(x, y))
+        simd.store(out, i + 7 * a.size, simd.absolute(x))
+        simd.store(out, i + 8 * a.size, simd.sqrt(x))
+        simd.store(out, i + 9 * a.size, simd.copysign(x, y))
+        simd.store(out, i + 10 * a.size, simd.round_even(x))
+        simd.store(out, i + 11 * a.size, simd.floor(x))
+        simd.store(out, i + 12 * a.size, simd.select(x < y, x, y))
+        simd.store(out, i + 13 * a.size, simd.select(x <= y, x, 0.0))
+        simd.store(out, i + 14 * a.size, simd.select(x > y, 7.0, y))
+        simd.store(out, i + 15 * a.size, simd.select(x >= y, x, y))
+        simd.store(out, i + 16 * a.size, simd.select(x == y, x, 9.0))
+        simd.store(out, i + 17 * a.size, simd.select(x != y, x, 9.0))
+        simd.store(out, i + 18 * a.size, 0.1 * x + 1)
+        simd.store(out, i + 19 * a.size, 1.0 / x - 0.3)
+        simd.store(out, i + 20 * a.size, simd.to_float(simd.to_int(x)))
+        simd.store(out, i + 21 * a.size, simd.from_bits(simd.to_bits(x) ^ simd.to_bits(y)))
+        simd.store(out, i + 22 * a.size, simd.select((x < y) & ~(x < 0) | (y != y), x, y))
+        simd.store(out, i + 23 * a.size, simd.select((x < y) ^ (x < 0), x, y))
+
+
+def _saturated(x: np.ndarray) -> np.ndarray:
+    """Truncated to integers of the same width, with the ends and NaN as promised."""
+    kind = np.dtype(f"i{x.itemsize}")
+    ends = np.iinfo(kind)
+    exact = [0 if v != v else v for v in x.tolist()]
+    return np.array([int(min(max(v, ends.min), ends.max)) for v in exact], kind)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_float_operations(dtype: Any) -> None:
+    a, b = special_pairs(dtype)
+    out = np.zeros((24, a.size), dtype)
+    _float_operations(a, b, out.reshape(-1))
+    less, negative = a < b, a < 0
+    bits = f"i{a.itemsize}"
+    with np.errstate(all="ignore"):
+        expected = {
+            "+=": a + b,
+            "-": a - b,
+            "*": a * b,
+            "/": a / b,
+            "negative": -a,
+            "minimum": np.where(less, a, b),
+            "maximum": np.where(a > b, a, b),
+            "absolute": np.abs(a),
+            "sqrt": np.sqrt(a),
+            "copysign": np.copysign(a, b),
+            "round_even": np.rint(a),
+            "floor": np.floor(a),
+            "<": np.where(less, a, b),
+            "<=": np.where(a <= b, a, dtype(0)),
+            ">": np.where(a > b, dtype(7), b),
+            ">=": np.where(a >= b, a, b),
+            "==": np.where(a == b, a, dtype(9)),
+            "!=": np.where(a != b, a, dtype(9)),
+            "scalars": dtype(0.1) * a + dtype(1),
+            "reflected": dtype(1) / a - dtype(0.3),
+            "to_int": _saturated(a).astype(dtype),
+            "bits": (a.view(bits) ^ b.view(bits)).view(dtype),
+            "masks": np.where(less & ~negative | (b != b), a, b),
+            "exclusive": np.where(less ^ negative, a, b),
+        }
+    for row, (name, values) in zip(out, expected.items(), strict=True):
+        assert_same(row, values, name)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_signs_of_nan_follow_the_bits(dtype: Any) -> None:
+    quiet = np.array([np.nan, -np.nan] * 512, dtype)
+    quiet[1::2] = np.copysign(quiet[1::2], dtype(-1))
+    out = np.zeros((24, quiet.size), dtype)
+    _float_operations(quiet, quiet, out.reshape(-1))
+    np.testing.assert_array_equal(np.signbit(out[4]), ~np.signbit(quiet))
+    assert not np.signbit(out[7]).any()
+    np.testing.assert_array_equal(np.signbit(out[9]), np.signbit(quiet))
+    np.testing.assert_array_equal(np.signbit(out[15]), np.signbit(quiet))
+
+
+@kernel
+def _fma(a: Any, b: Any, c: Any, out: Any) -> None:
+    for i in range(0, a.size, simd.lanes(a)):
+        simd.store(out, i, simd.fma(simd.load(a, i), simd.load(b, i), simd.load(c, i)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_fma_rounds_once_or_twice(dtype: Any, rng: np.random.Generator) -> None:
+    a, b = rng.normal(size=(2, 1024)).astype(dtype)
+    c = (-a * b * dtype(1 + 1e-5)).astype(dtype)
+    out = np.empty_like(a)
+    _fma(a, b, c, out)
+    twice = a * b + c
+    wide = np.longdouble if dtype is np.float64 else np.float64
+    once = (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(dtype)
+    tolerance = 1e-9 * np.abs(c) if dtype is np.float64 else np.zeros_like(c)
+    assert np.all((out == twice) | (np.abs(out - once) <= tolerance))
+
+
+@kernel
+def _scale(a: Any, n: Any, out: Any) -> None:
+    for i in range(0, a.size, simd.lanes(a)):
+        simd.store(out, i, simd.scale_by_power(simd.load(a, i), simd.load(n, i)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_scaling_by_powers_rounds_once(dtype: Any, rng: np.random.Generator) -> None:
+    most = 2000 if dtype is np.float64 else 250
+    n = np.resize(np.arange(-most, most + 1), 2 * most + 16 - (2 * most) % 16)
+    for _ in range(5):
+        a = (rng.uniform(0.5, 2, n.size) * rng.choice([-1, 1], n.size)).astype(dtype)
+        a[:3] = np.nan, 0.5, 2.0
+        out = np.empty_like(a)
+        _scale(a, n.astype(dtype), out)
+        with np.errstate(all="ignore"):
+            assert_same(out, np.ldexp(a, n).astype(dtype))
+
+
+@kernel
+def _integer_operations(a: Any, b: Any, out: Any) -> None:
+    for i in range(0, a.size, simd.lanes(a)):
+        x, y = simd.load(a, i), simd.load(b, i)
+        simd.store(out, i, x + y)
+        simd.store(out, i + a.size, x - y)
+        simd.store(out, i + 2 * a.size, x * y)
+        simd.store(out, i + 3 * a.size, x & y)
+        simd.store(out, i + 4 * a.size, x | y)
+        simd.store(out, i + 5 * a.size, x ^ y)
+        simd.store(out, i + 6 * a.size, ~x)
+        simd.store(out, i + 7 * a.size, x << 3)
+        simd.store(out, i + 8 * a.size, x >> 3)
+        simd.store(out, i + 9 * a.size, x >> (y & 15))
+        simd.store(out, i + 10 * a.size, simd.minimum(x, y))
+        simd.store(out, i + 11 * a.size, simd.maximum(x, y))
+        simd.store(out, i + 12 * a.size, simd.select(x <= y, x, 5))
+        simd.store(out, i + 13 * a.size, -x)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_operations(dtype: Any, rng: np.random.Generator) -> None:
+    ends = np.iinfo(dtype)
+    a, b = rng.integers(ends.min, ends.max, (2, 64), dtype, endpoint=True)
+    a[:4], b[:4] = [ends.min, ends.max, 0, 1], [ends.max, ends.max, ends.min, 0]
+    out = np.zeros((14, 64), dtype)
+    _integer_operations(a, b, out.reshape(-1))
+    with np.errstate(all="ignore"):
+        expected = [a + b, a - b, a * b, a & b, a | b, a ^ b, ~a, a << dtype(3), a >> dtype(3)]
+        expected += [a >> (b & dtype(15)), np.minimum(a, b), np.maximum(a, b)]
+        expected += [np.where(a <= b, a, dtype(5)), dtype(0) - a]
+    for k, (row, values) in enumerate(zip(out, expected, strict=True)):
+        assert_same(row, values, k)
+
+
+@kernel
+def _scalars(x: Any, y: Any) -> Any:
+    bits = simd.from_bits(simd.to_bits(x))
+    chosen = simd.select(simd.any_true(x < y), simd.round_even(x), simd.floor(y))
+    extremes = simd.minimum(x, y) + 10.0 * simd.maximum(x, y)
+    return simd.fma(x, y, x), simd.sqrt(simd.absolute(x)), bits, chosen, extremes
+
+
+def test_scalars_are_taken_too() -> None:
+    expected = (4.5, np.sqrt(1.5), 1.5, 2.0, 1.5 + 20.0)
+    assert _scalars(1.5, 2.0) == pytest.approx(expected, rel=1e-15)
+    assert _scalars(np.float32(1.5), np.float32(2.0)) == pytest.approx(expected, rel=1e-6)
+
+
+# ---------------------------------------------------------------------------------
+# Memory
+# ---------------------------------------------------------------------------------
+
+
+@kernel
+def _partial(x: Any, index: int, count: int, fill: Any, out: Any, at: int) -> None:
+    simd.store_partial(out, at, simd.load_partial(x, index, count, fill), count)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.sampled_from([*FLOATS, *INTEGERS]), st.integers(0, 20), st.integers(-2, 20))
+def test_partial_access_touches_the_first_lanes_alone(dtype: Any, at: int, count: int) -> None:
+    width = 64 // np.dtype(dtype).itemsize
+    within = min(max(count, 0), width)
+    x = np.arange(1, at + within + 1).astype(dtype)  # ends where the access must end
+    out = np.zeros(at + width, dtype)
+    _partial(x, at, count, 77, out, at)
+    expected = np.zeros_like(out)
+    expected[at : at + within] = x[at:]
+    assert_same(out, expected)
+
+
+@kernel
+def _masked(x: Any, out: Any) -> None:
+    v = simd.load(x, 0)
+    width = simd.lanes(x)
+    simd.store(out, 0, simd.load_masked(x, width, v > 0.0, -1.0))
+    simd.store_masked(out, width, v, v > 0.0)
+    simd.store(out, 2 * width, simd.load_partial(x, 0, 3, 5.0))
+    simd.store(out, 3 * width, simd.select(simd.first_lanes(x, 2), v, 0.0))
+    simd.store(out, 4 * width, simd.with_lane(simd.iota(v), 1, simd.lane(v, 3)))
+    index = simd.to_bits(v) & (width - 1)
+    simd.store(out, 5 * width, simd.gather(x, index))
+    simd.store(out, 6 * width, simd.splat(v, 3) + simd.splat(x, 0.1))
+    simd.prefetch(x, 10_000)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_masks_lanes_and_gather(dtype: Any, rng: np.random.Generator) -> None:
+    width = 64 // np.dtype(dtype).itemsize
+    x = rng.normal(size=2 * width).astype(dtype)
+    out = np.full((7, width), 8.0, dtype)
+    _masked(x, out)
+    v, positive = x[:width], x[:width] > 0
+    index = v.view(f"i{v.itemsize}") & (width - 1)
+    numbered = np.arange(width).astype(dtype)
+    numbered[1] = v[3]
+    lanes = np.arange(width)
+    expected = [
+        np.where(positive, x[width:], dtype(-1)),
+        np.where(positive, v, dtype(8)),
+        np.where(lanes < 3, v, dtype(5)),
+        np.where(lanes < 2, v, dtype(0)),
+        numbered,
+        x[index],
+        np.full(width, dtype(3) + dtype(0.1)),
+    ]
+    for k, (row, values) in enumerate(zip(out, expected, strict=True)):
+        assert_same(row, values, k)
+
+
+@kernel
+def _aligned(x: Any, out: Any, start: int) -> None:
+    simd.store_aligned(out, start, simd.load_aligned(x, start) + 1)
+
+
+def test_aligned_access() -> None:
+    x, out = np.arange(24.0), np.zeros(32)
+    start = -x.ctypes.data % 64 // 8
+    out = out[(x.ctypes.data - out.ctypes.data) % 64 // 8 :]
+    _aligned(x, out, start)
+    np.testing.assert_array_equal(out[start : start + 8], x[start : start + 8] + 1)
+
+
+@kernel
+def _transposes(x: Any, stride: int, out: Any, back: Any) -> None:
+    columns = simd.load_transposed(x, 1, stride)
+    rows = simd.transpose(columns)
+    for i in range(simd.lanes(x)):
+        simd.store_partial(out, i * simd.lanes(x), columns[i], simd.lanes(x))
+        simd.store_partial(back, i * simd.lanes(x), rows[i], simd.lanes(x))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_transposed_blocks(dtype: Any, rng: np.random.Generator) -> None:
+    width = 64 // np.dtype(dtype).itemsize
+    x = rng.normal(size=(width, width + 3)).astype(dtype)
+    out, back = np.zeros((2, width, width), dtype)
+    _transposes(x, width + 3, out, back)
+    block = x[:, 1 : width + 1]
+    assert_same(out, np.ascontiguousarray(block.T))
+    assert_same(back, np.ascontiguousarray(block))
+
+
+@kernel
+def _widened(x: Any, out: Any) -> None:
+    low, high = simd.widen(simd.load(x, 0))
+    simd.store(out, 0, simd.narrow(low / 3.0, high / 3.0))
+
+
+def test_widening_keeps_the_lanes_in_order() -> None:
+    x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    _widened(x, out)
+    assert_same(out, (x.astype(np.float64) / 3.0).astype(np.float32))
+
+
+# ---------------------------------------------------------------------------------
+# Across lanes
+# ---------------------------------------------------------------------------------
+
+
+@kernel
+def _across(x: Any, out: Any, counts: Any) -> None:
+    v = simd.load(x, 0)
+    out[0] = simd.horizontal_sum(v)
+    out[1] = simd.horizontal_min(v)
+    out[2] = simd.horizontal_max(v)
+    mask = v > 0
+    counts[0] = simd.count_true(mask)
+    counts[1] = simd.mask_bits(mask)
+    counts[2] = simd.any_true(mask)
+    counts[3] = simd.all_true(mask)
+
+
+def _halving_sum(x: np.ndarray) -> Any:
+    while x.size > 1:
+        x = x[: x.size // 2] + x[x.size // 2 :]
+    return x[0]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from([*FLOATS, *INTEGERS]), st.integers(0, 2**32), st.sampled_from([-9, 0, 9]))
+def test_reductions_and_counts(dtype: Any, seed: int, shift: int) -> None:
+    width = 64 // np.dtype(dtype).itemsize
+    x = (np.random.default_rng(seed).normal(size=width) * 3 + shift).astype(np.float64)
+    x = x.astype(dtype) if dtype in FLOATS else x.astype(np.int64).astype(dtype)
+    out, counts = np.zeros(3, dtype), np.zeros(4, np.int64)
+    _across(x, out, counts)
+    assert_same(out, np.array([_halving_sum(x), x.min(), x.max()], dtype))
+    positive = x > 0
+    bits = sum(1 << i for i in np.flatnonzero(positive).tolist())
+    assert counts.tolist() == [positive.sum(), bits, positive.any(), positive.all()]
+
+
+# ---------------------------------------------------------------------------------
+# In compiled code
+# ---------------------------------------------------------------------------------
+
+
+@device
+def _block(x: Any, out: Any, i: int) -> None:
+    simd.store(out, i, 0.5 * simd.load(x, i))
+
+
+@parallel_kernel
+def _in_parallel(x: Any, out: Any) -> None:
+    for block in numba.prange(x.size // simd.lanes(x)):
+        _block(x, out, block * simd.lanes(x))
+
+
+def test_vectors_work_inside_prange() -> None:
+    x = np.arange(160, dtype=np.float32)
+    x.flags.writeable = False
+    out = np.zeros_like(x)
+    _in_parallel(x, out)
+    assert_same(out, x / np.float32(2))
+
+
+@kernel
+def _store_one(x: Any, i: int) -> None:
+    simd.store(x, i, simd.splat(x, 1.0))
+
+
+REFUSED = {
+    "layout": np.zeros((32, 2))[:, 0],
+    "dtype": np.zeros(32, np.complex128),
+    "mutability": np.frombuffer(bytes(256)),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_arrays_that_vectors_cannot_use_are_refused(why: str) -> None:
+    with pytest.raises((numba.TypingError, TypeError, ValueError)):
+        _store_one(REFUSED[why], 0)
+
+
+BEYOND = """
+import numpy as np, pytest
+from fedepm_fast.kernels import _simd as simd
+from fedepm_fast.kernels._jit import kernel
+
+@kernel
+def copy(x, i, out):
+    simd.store(out, 0, simd.load(x, i))
+
+x, out = np.arange(10.0), np.zeros(8)
+copy(x, 2, out)
+assert out.tolist() == x[2:].tolist()
+for i in (3, -1):
+    with pytest.raises(IndexError, match="beyond the array"):
+        copy(x, i, out)
+"""
+
+
+@pytest.mark.parametrize("setting", ["NUMBA_BOUNDSCHECK", "NUMBA_DISABLE_JIT"])
+def test_accesses_are_checked_on_request(setting: str) -> None:
+    subprocess.run([sys.executable, "-c", BEYOND], env=os.environ | {setting: "1"}, check=True)
+
+
+ASSEMBLY = """
+import numba
+from fedepm_fast.kernels import _simd as simd
+from fedepm_fast.kernels import vecmath
+from fedepm_fast.kernels._jit import _OPTIONS
+
+@numba.njit(**_OPTIONS)
+def work(x, out):
+    for i in range(0, x.size, simd.lanes(x)):
+        v = simd.load(x, i)
+        w = simd.fma(v, v, simd.floor(v)) + simd.round_even(v)
+        simd.store(out, i, vecmath.vector_log1p(vecmath.vector_exp(w)))
+
+array = numba.types.Array(numba.FLOAT, 1, "C")
+work.compile((array, array))
+print(work.inspect_asm((array, array)))
+"""
+
+AVX2 = "+avx2,+fma,+avx,+sse4.2,+sse4.1,+popcnt"
+X86 = {
+    "generic": ({"NUMBA_CPU_NAME": "generic"}, "%xmm", ["%ymm", "%zmm", "vfmadd"]),
+    "avx2": (
+        {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": AVX2},
+        "%ymm",
+        ["%zmm"],
+    ),
+    "avx512": (
+        {
+            "NUMBA_CPU_NAME": "skylake-avx512",
+            "NUMBA_CPU_FEATURES": f"{AVX2},+avx512f,+avx512dq,+avx512vl,+avx512bw",
+        },
+        "%zmm",
+        [],
+    ),
+}
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="there is no machine code")
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names x86 registers")
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize("target", X86)
+def test_machine_code_uses_whole_registers_and_no_library(target: str, kind: str) -> None:
+    environment, used, unused = X86[target]
+    program = ASSEMBLY.replace("FLOAT", kind)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code = done.stdout.lower()
+    assert code.count(used) > 20
+    if target != "generic":
+        assert "vfmadd" in code
+    for name in [*unused, "$fma", "$rint", "$floor", "$nearbyint", "$exp", "$log", "$ldexp"]:
+        assert name not in code, name
+
+
+TARGETS = {
+    "generic": {"NUMBA_CPU_NAME": "generic"},
+    "python": {"NUMBA_DISABLE_JIT": "1"},
+}
+if platform.machine() in ("x86_64", "AMD64"):
+    features = numba.core.codegen.get_host_cpu_features().split(",")
+    if set(AVX2.split(",")) <= set(features):
+        TARGETS["avx2"] = X86["avx2"][0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_all_of_this_on_other_targets(target: str) -> None:
+    here = os.path.dirname(__file__)
+    files = [os.path.join(here, name) for name in ("test_simd.py", "test_vecmath.py")]
+    chosen = ["-k", "not targets and not machine_code and not on_request"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", *chosen, *files],
+        env=os.environ | TARGETS[target],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
