@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +15,26 @@ if TYPE_CHECKING:
     from .algorithms import Algorithm
     from .data import FederatedData
     from .objectives import Objective, Problem
+    from .partition import Partitioner
     from .result import Result
 
 
 class CommandFailed(RuntimeError):
-    """A command did what was asked and the outcome is a failure; exit code 1."""
+    """A command did what was asked and the outcome is a failure; ends with exit code `code`."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+#: The exit code after Ctrl-C.
+INTERRUPTED = 130
 
 
 # Options -----------------------------------------------------------------------------------
 
-Clients = Annotated[int, typer.Option(help="Number of clients.")]
+# None stands for a default where an explicit choice can contradict the data, to be refused.
+Clients = Annotated[int | None, typer.Option(help="Number of clients.", show_default="100")]
 LocalSteps = Annotated[int, typer.Option(help="Local steps between two communications, k0.")]
 Participation = Annotated[float, typer.Option(help="Share of clients in a round, in (0, 1].")]
 Epsilon = Annotated[
@@ -35,6 +46,12 @@ Preset = Annotated[
 Noise = Annotated[
     str | None,
     typer.Option(help="standardized, laplace or none; by default the preset's.", metavar="MODEL"),
+]
+Lam = Annotated[float | None, typer.Option(help="FedEPM: weight of the l1 penalty.")]
+Eta = Annotated[float | None, typer.Option(help="FedEPM: weight of the quadratic penalty.")]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(help="SFedAvg, SFedProx: scale of the gradient steps.", show_default="2.0"),
 ]
 Mu0 = Annotated[float, typer.Option(help="Penalty parameter of the local steps at the start.")]
 CoverageRounds = Annotated[
@@ -52,6 +69,7 @@ Stopping = Annotated[
 ObjectiveName = Annotated[str, typer.Option(help="logistic or least_squares.")]
 Beta = Annotated[float, typer.Option(help="Weight of the l2 regulariser.")]
 Seed = Annotated[int, typer.Option(help="Of the split and of the run.")]
+Trial = Annotated[int, typer.Option(help="Another run on the same split.")]
 Data = Annotated[
     str,
     typer.Option(help="adult, synthetic, or a LIBSVM, CSV, Parquet or NumPy file.", metavar="DATA"),
@@ -64,16 +82,22 @@ ClientColumn = Annotated[
     str | None,
     typer.Option(help="Column of the file that names each row's client.", metavar="COLUMN"),
 ]
-Partition = Annotated[str, typer.Option(help="random (the paper's), equal or dirichlet.")]
+Partition = Annotated[
+    str | None,
+    typer.Option(help="random (the paper's), equal or dirichlet.", show_default="random"),
+]
 Concentration = Annotated[
-    float, typer.Option(help="Of --partition dirichlet: small is more skewed.")
+    float | None,
+    typer.Option(help="Of --partition dirichlet: small is more skewed.", show_default="0.5"),
 ]
 Scale = Annotated[bool, typer.Option(help="Scale the columns to unit norm.")]
 Out = Annotated[
     Path | None,
     typer.Option(help="Folder for result, history, summary and figure.", metavar="DIR"),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="One line per run, nothing live.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Nothing live, and one line for each run.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object, nothing else.")]
 
 
@@ -83,63 +107,86 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object, nothing els
 def load_data(
     data: str,
     *,
-    clients: int,
+    clients: int | None,
     seed: int,
     objective: str,
     label: str | None,
     client_column: str | None,
-    partition: str,
-    concentration: float,
+    partition: str | None,
+    concentration: float | None,
     scale: bool,
 ) -> FederatedData:
-    """The data that the options name."""
+    """The data that the options name; an option that would have no effect is refused."""
     from . import datasets, loaders, synthetic
-    from ._validation import check_choice, check_int
+    from ._validation import check_choice
     from .objectives import as_objective
-    from .partition import DirichletLabelSkew, EqualParts, Partitioner, RandomCuts
 
-    objective = as_objective(objective).name
-    check_int("clients", clients, low=1)
-    check_choice("partition", partition, ("random", "equal", "dirichlet"))
-    how: Partitioner
-    if partition == "random":
-        how = RandomCuts(clients)
-    elif partition == "equal":
-        how = EqualParts(clients)
-    else:
-        how = DirichletLabelSkew(clients, concentration)
+    loss = as_objective(objective)
+    if partition is not None:
+        check_choice("partition", partition, ("random", "equal", "dirichlet"))
+    if concentration is not None and partition != "dirichlet":
+        raise ValueError("concentration is for --partition dirichlet")
     if data in ("adult", "synthetic"):
         for option, value in (("label", label), ("client_column", client_column)):
             if value is not None:
                 raise ValueError(f"{option} is for a file, not for --data {data}")
+    elif client_column is not None:
+        for option, chosen in (("clients", clients), ("partition", partition)):
+            if chosen is not None:
+                raise ValueError(f"{option} and client_column exclude each other: give one of them")
     if data == "adult":
-        return datasets.adult(seed=seed, partition=how)
+        if not scale:
+            raise ValueError("no_scale is for a file or --data synthetic, Adult comes scaled")
+        if loss.task != "classification":
+            raise ValueError(f"objective must be logistic for --data adult, got {objective!r}")
+        return datasets.adult(seed=seed, partition=_partitioner(clients, partition, concentration))
+    scaling = "unit-norm" if scale else None
     if data == "synthetic":
+        if partition is not None:
+            raise ValueError("partition is for a table, --data synthetic is made client by client")
+        m = CLIENTS if clients is None else clients
         return synthetic.make_federated(
-            objective,
-            clients=clients,
-            samples=200 * clients,
-            scale="unit-norm" if scale else None,
-            seed=seed,
+            loss.name, clients=m, samples=200 * m, scale=scaling, seed=seed
         )
+    # A file may name the client of every row; an explicit choice goes before that.
+    explicit = clients is not None or partition is not None
     return loaders.read_federated(
         data,
-        partition=None if client_column is not None else how,
+        clients=CLIENTS,
+        partition=_partitioner(clients, partition, concentration) if explicit else None,
         label=label,
         client=client_column,
-        task=as_objective(objective).task,
-        scale="unit-norm" if scale else None,
+        task=loss.task,
+        scale=scaling,
         seed=seed,
     )
 
 
-def make(cls: type[Algorithm], options: dict[str, Any]) -> Algorithm:
-    """An algorithm from those options that it has; an option it has not must be unset."""
-    known = {f.name for f in fields(cls)}
-    for name, value in options.items():
-        if name not in known and value is not None:
+CLIENTS = 100
+
+
+def _partitioner(
+    clients: int | None, partition: str | None, concentration: float | None
+) -> Partitioner:
+    from ._validation import check_int
+    from .partition import DirichletLabelSkew, EqualParts, RandomCuts
+
+    m = check_int("clients", CLIENTS if clients is None else clients, low=1)
+    if partition == "dirichlet":
+        return (
+            DirichletLabelSkew(m) if concentration is None else DirichletLabelSkew(m, concentration)
+        )
+    return EqualParts(m) if partition == "equal" else RandomCuts(m)
+
+
+def make(cls: type[Algorithm], options: dict[str, Any], *, lenient: bool = False) -> Algorithm:
+    """An algorithm from those options that are set; one that it has not is refused, or left out."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given.keys() - {f.name for f in fields(cls)}:
+        if not lenient:
             raise ValueError(f"{name} is not a parameter of {cls.name}")
-    return cls(**{name: value for name, value in options.items() if name in known})
+        del given[name]
+    return cls(**given)
 
 
 def make_objective(name: str, beta: float) -> Objective:
@@ -166,7 +213,9 @@ def live(quiet: bool) -> bool:
     return not quiet and sys.stdout.isatty()
 
 
-def write_figure(figure_path: Path, results: list[Result], optimum: float | None) -> list[Path]:
+def write_figure(
+    stem: Path, results: list[Result], optimum: float | None, paths: list[Path]
+) -> None:
     """Draw f(x)/m against rounds as PNG and SVG, if matplotlib is installed."""
     from . import plots
 
@@ -174,11 +223,10 @@ def write_figure(figure_path: Path, results: list[Result], optimum: float | None
         figure = plots.history(results, optimum=optimum)
     except ImportError as hint:
         print(f"no figure: {hint}", file=sys.stderr)
-        return []
-    paths = [figure_path.with_suffix(".png"), figure_path.with_suffix(".svg")]
-    for path in paths:
-        plots.save(figure, path)
-    return paths
+        return
+    for suffix in (".png", ".svg"):
+        plots.save(figure, stem.with_suffix(suffix))
+        paths.append(stem.with_suffix(suffix))
 
 
 def run_quietly(*arguments: Any, **options: Any) -> Result:
@@ -193,12 +241,37 @@ def run_quietly(*arguments: Any, **options: Any) -> Result:
         return run(*arguments, **options)
 
 
+@contextmanager
+def writing(paths: list[Path]) -> Iterator[None]:
+    """Ctrl-C in the block, which writes files and appends them to `paths`, says which are whole."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        whole = f"only wrote {', '.join(map(str, paths))}" if paths else "nothing was written"
+        raise CommandFailed(f"interrupted, {whole}", INTERRUPTED) from None
+
+
+def gap_percent(result: Result, optimum: float) -> float | None:
+    """How far f is above the optimum, in percent; None where that is zero to rounding."""
+    start = float(result.history["objective"][0]) / result.n_clients
+    if not optimum > 1e-12 * start:
+        return None
+    return 100 * (result.mean_objective / optimum - 1)
+
+
+def percent(gap: float | None) -> str:
+    """A gap for people."""
+    return "-" if gap is None else f"{gap:.3f} %" if gap < 1e4 else f"{gap:.2e} %"
+
+
 def optimum_per_client(problem: Problem) -> float:
     """f*/m of the problem, by BFGS."""
     return problem.optimum().value / problem.n_clients
 
 
 def wrote(paths: list[Path]) -> str:
-    """A line that says what was written."""
-    folder = os.path.commonpath([p.parent for p in paths])
-    return f"wrote {', '.join(p.name for p in paths)} in {folder}"
+    """Lines that say what was written, folder by folder."""
+    folders: dict[Path, list[str]] = {}
+    for path in paths:
+        folders.setdefault(path.parent, []).append(path.name)
+    return "\n".join(f"wrote {', '.join(names)} in {folder}" for folder, names in folders.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import math
 import sys
+import textwrap
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,15 +20,19 @@ if TYPE_CHECKING:
     from .result import Result
 
 ORDER = ("fedepm", "sfedprox", "sfedavg")
+WIDTH = 80
 
 
 def compare(
-    clients: common.Clients = 100,
+    clients: common.Clients = None,
     local_steps: common.LocalSteps = 12,
     participation: common.Participation = 0.5,
     epsilon: common.Epsilon = 0.1,
     preset: common.Preset = "released",
     noise: common.Noise = None,
+    lam: common.Lam = None,
+    eta: common.Eta = None,
+    learning_rate: common.LearningRate = None,
     mu0: common.Mu0 = 0.05,
     coverage_rounds: common.CoverageRounds = None,
     rounds: common.Rounds = None,
@@ -36,11 +41,12 @@ def compare(
     objective: common.ObjectiveName = "logistic",
     beta: common.Beta = 1e-3,
     seed: common.Seed = 0,
+    trial: common.Trial = 0,
     data: common.Data = "adult",
     label: common.Label = None,
     client_column: common.ClientColumn = None,
-    partition: common.Partition = "random",
-    concentration: common.Concentration = 0.5,
+    partition: common.Partition = None,
+    concentration: common.Concentration = None,
     scale: common.Scale = True,
     out: common.Out = None,
     plot: Annotated[
@@ -51,26 +57,22 @@ def compare(
     json: common.Json = False,
 ) -> None:
     """Run the three algorithms on the same split and print them side by side."""
-    from . import plots
-    from ._files import check_writable_folder
-    from ._validation import check_choice
     from .algorithms import ALGORITHMS
     from .runner import make_problem
 
-    out = common.check_out(out)
-    if plot is not None:
-        check_choice("plot's suffix", plot.suffix.lower(), (".png", ".svg", ".pdf"))
-        check_writable_folder("plot", plot.parent)
     options = {
         "local_steps": local_steps,
         "participation": participation,
         "epsilon": epsilon,
         "preset": preset,
         "noise": noise,
+        "lam": lam,
+        "eta": eta,
+        "learning_rate": learning_rate,
         "mu0": mu0,
         "coverage_rounds": coverage_rounds,
     }
-    algorithms = [common.make(ALGORITHMS[name], options) for name in ORDER]
+    algorithms = [common.make(ALGORITHMS[name], options, lenient=True) for name in ORDER]
     goal = common.make_objective(objective, beta)
     federated = common.load_data(
         data,
@@ -83,9 +85,12 @@ def compare(
         concentration=concentration,
         scale=scale,
     )
+    out = common.check_out(out)
+    check_plot(plot)
     results: list[Result] = []
     for algorithm in algorithms:
-        table = RoundsTable(algorithm.name) if common.live(quiet or json) else None
+        live = common.live(quiet or json)
+        table = RoundsTable(algorithm.name, keep=False) if live else None
         with table or nullcontext():
             results.append(
                 common.run_quietly(
@@ -93,6 +98,7 @@ def compare(
                     federated,
                     objective=goal,
                     seed=seed,
+                    trial=trial,
                     stopping=stopping,
                     rounds=rounds,
                     max_rounds=max_rounds,
@@ -101,30 +107,26 @@ def compare(
             )
     optimum = common.optimum_per_client(make_problem(algorithms[0], federated, goal))
 
-    paths: list[Path] = []
-    if out is not None:
-        for result in results:
-            name = result.algorithm["name"]
-            result.save(out / f"{name}.npz")
-            result.to_csv(out / f"{name}.csv")
-            paths += [out / f"{name}.npz", out / f"{name}.csv"]
-        paths += common.write_figure(out / "compare", results, optimum)
-    if plot is not None:
-        plots.save(plots.history(results, optimum=optimum), plot)
-        paths.append(plot)
+    gaps = [common.gap_percent(result, optimum) for result in results]
 
+    paths: list[Path] = []
+    with common.writing(paths):
+        write(out, plot, results, optimum, paths)
     if json:
         record = {
             "optimum": optimum,
             "data": federated.summary(),
             "runs": [
-                {**r.to_dict(), "gap_percent": 100 * (r.mean_objective / optimum - 1)}
-                for r in results
+                {**r.to_dict(), "gap_percent": gap} for r, gap in zip(results, gaps, strict=True)
             ],
         }
         print(json_module.dumps(record, allow_nan=False))
     else:
-        print_side_by_side(results, optimum, federated.summary())
+        if quiet:
+            for result, gap in zip(results, gaps, strict=True):
+                print(f"{result!r} {common.percent(gap)} above the optimum")
+        else:
+            print_side_by_side(results, optimum, gaps)
         if paths:
             print(common.wrote(paths))
     diverged = [r for r in results if r.diverged]
@@ -132,36 +134,79 @@ def compare(
         raise CommandFailed(f"{diverged[0].algorithm['name']}: {diverged[0].message}")
 
 
-def print_side_by_side(results: list[Result], optimum: float, data: str) -> None:
-    """The runs as columns of one table."""
+def check_plot(plot: Path | None) -> None:
+    """Prove before any work that the figure can be drawn and written."""
+    from ._extras import require
+    from ._files import check_writable_folder
+    from ._validation import check_choice
+
+    if plot is None:
+        return
+    check_choice("plot's suffix", plot.suffix.lower(), (".png", ".svg", ".pdf"))
+    if plot.is_dir():
+        raise ValueError(f"plot must be a file, got the folder {plot}")
+    require("matplotlib", "plots", "--plot")
+    check_writable_folder("plot", plot.parent)
+
+
+def write(
+    out: Path | None,
+    plot: Path | None,
+    results: list[Result],
+    optimum: float,
+    paths: list[Path],
+) -> None:
+    """Results, histories and the figure; each is appended to `paths` once whole."""
+    from . import plots
+
+    if out is not None:
+        for result in results:
+            name = result.algorithm["name"]
+            result.save(out / f"{name}.npz")
+            paths.append(out / f"{name}.npz")
+            result.to_csv(out / f"{name}.csv")
+            paths.append(out / f"{name}.csv")
+        common.write_figure(out / "compare", results, optimum, paths)
+    if plot is not None:
+        plots.save(plots.history(results, optimum=optimum), plot)
+        paths.append(plot)
+
+
+def print_side_by_side(results: list[Result], optimum: float, gaps: list[float | None]) -> None:
+    """The runs as columns of one table, within 80 columns."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     from .result import LABELS
 
-    first = results[0].algorithm
+    first = results[0]
+    of = first.algorithm
+    trial = f", trial {first.trial}" if first.trial else ""
+    for line in (
+        first.data["description"],
+        f"{of['preset']} preset, local steps {of['local_steps']}, participation "
+        f"{of['participation']:g}, seed {first.seed}{trial}",
+        f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)",
+        f"optimum by BFGS: f*/m = {optimum:.6f}",
+    ):
+        print(textwrap.fill(line, WIDTH, subsequent_indent="  "))
     rows = {
         "f(x)/m": [f"{r.mean_objective:.6f}" for r in results],
-        "above the optimum": [f"{100 * (r.mean_objective / optimum - 1):.3f} %" for r in results],
-        "communication rounds (CR)": [str(r.rounds) for r in results],
-        "total time (TCT)": [f"{r.total_time:.3f} s" for r in results],
-        "local time a round (LCT)": [f"{1e3 * r.local_time:.3g} ms" for r in results],
+        "above optimum": [common.percent(gap) for gap in gaps],
+        "rounds (CR)": [str(r.rounds) for r in results],
+        "time (TCT)": [f"{r.total_time:.3f} s" for r in results],
+        "local (LCT)": [f"{1e3 * r.local_time:.3g} ms" for r in results],
         "accuracy": ["-" if r.accuracy is None else f"{r.accuracy:.4f}" for r in results],
         "SNR": [f"{r.snr:.3f}" if math.isfinite(r.snr) else "-" for r in results],
         "stopped by": ["\n".join(r.reasons).replace("_", " ") for r in results],
     }
-    table = Table(
-        title=f"{data}\n{first['preset']} preset, local steps {first['local_steps']}, "
-        f"participation {first['participation']:g}, epsilon {first['epsilon']:g} "
-        f"(no privacy guarantee)\noptimum by BFGS: f*/m = {optimum:.6f}",
-        title_justify="left",
-        title_style="",
-    )
-    table.add_column("")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", no_wrap=True)
     for result in results:
-        table.add_column(LABELS[result.algorithm["name"]], justify="right")
+        table.add_column(LABELS[result.algorithm["name"]], justify="right", max_width=17)
     for name, cells in rows.items():
         table.add_row(name, *cells)
-    # A pipe has no width of its own; 100 columns hold the table without folding.
-    console = Console() if sys.stdout.isatty() else Console(width=100, color_system=None)
+    # A pipe has no width of its own.
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, color_system=None)
     console.print(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,14 +19,15 @@ if TYPE_CHECKING:
 
 def run(
     algorithm: Annotated[str, typer.Option(help="fedepm, sfedavg or sfedprox.")] = "fedepm",
-    clients: common.Clients = 100,
+    clients: common.Clients = None,
     local_steps: common.LocalSteps = 12,
     participation: common.Participation = 0.5,
     epsilon: common.Epsilon = 0.1,
     preset: common.Preset = "released",
     noise: common.Noise = None,
-    lam: Annotated[float | None, typer.Option(help="Weight of the l1 penalty.")] = None,
-    eta: Annotated[float | None, typer.Option(help="Weight of the quadratic penalty.")] = None,
+    lam: common.Lam = None,
+    eta: common.Eta = None,
+    learning_rate: common.LearningRate = None,
     mu0: common.Mu0 = 0.05,
     coverage_rounds: common.CoverageRounds = None,
     rounds: common.Rounds = None,
@@ -36,12 +36,12 @@ def run(
     objective: common.ObjectiveName = "logistic",
     beta: common.Beta = 1e-3,
     seed: common.Seed = 0,
-    trial: Annotated[int, typer.Option(help="Another run on the same split.")] = 0,
+    trial: common.Trial = 0,
     data: common.Data = "adult",
     label: common.Label = None,
     client_column: common.ClientColumn = None,
-    partition: common.Partition = "random",
-    concentration: common.Concentration = 0.5,
+    partition: common.Partition = None,
+    concentration: common.Concentration = None,
     scale: common.Scale = True,
     out: common.Out = None,
     check_optimum: Annotated[
@@ -58,7 +58,6 @@ def run(
     from .algorithms import ALGORITHMS
     from .runner import make_problem
 
-    out = common.check_out(out)
     chosen = common.make(
         ALGORITHMS[check_choice("algorithm", algorithm, ALGORITHMS)],
         {
@@ -71,6 +70,7 @@ def run(
             "coverage_rounds": coverage_rounds,
             "lam": lam,
             "eta": eta,
+            "learning_rate": learning_rate,
         },
     )
     goal = common.make_objective(objective, beta)
@@ -85,6 +85,7 @@ def run(
         concentration=concentration,
         scale=scale,
     )
+    out = common.check_out(out)
     table = RoundsTable(chosen.name) if common.live(quiet or json) else None
     with table or nullcontext():
         result = common.run_quietly(
@@ -103,65 +104,74 @@ def run(
     optimum = None
     if check_optimum:
         optimum = common.optimum_per_client(make_problem(chosen, federated, goal))
-        gap = 100 * (result.mean_objective / optimum - 1)
+        gap = common.gap_percent(result, optimum)
         record |= {"optimum": optimum, "gap_percent": gap}
         lines += [
-            f"  optimum by BFGS, f*/m = {optimum:.6f}; this run, f(x)/m = "
-            f"{result.mean_objective:.6f}, {gap:.3f} % above"
+            f"  optimum by BFGS       f*/m = {optimum:.6f}",
+            f"  this run              f(x)/m = {result.mean_objective:.6f}, "
+            f"{common.percent(gap)} above",
         ]
     if out is not None:
-        lines.append("  " + common.wrote(write(out, result, record, optimum)))
+        paths: list[Path] = []
+        with common.writing(paths):
+            write(out, result, record, optimum, paths)
+        lines.append(common.wrote(paths))
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
     if result.diverged:
         raise CommandFailed(result.message)
 
 
-def write(out: Path, result: Result, record: dict[str, Any], optimum: float | None) -> list[Path]:
-    """Result, history, summary and figure of a run."""
+def write(
+    out: Path, result: Result, record: dict[str, Any], optimum: float | None, paths: list[Path]
+) -> None:
+    """Result, history, summary and figure of a run; each is appended to `paths` once whole."""
     from ._files import replacing
 
     result.save(out / "result.npz")
+    paths.append(out / "result.npz")
     result.to_csv(out / "history.csv")
+    paths.append(out / "history.csv")
     with replacing(out / "summary.json") as temporary:
         temporary.write_text(json_module.dumps(record, indent=1, allow_nan=False) + "\n")
-    paths = [out / name for name in ("result.npz", "history.csv", "summary.json")]
-    return paths + common.write_figure(out / "history", [result], optimum)
+    paths.append(out / "summary.json")
+    common.write_figure(out / "history", [result], optimum, paths)
 
 
 class RoundsTable(AbstractContextManager["RoundsTable"]):
-    """A live table of the last rounds; a callback of `run`."""
+    """A live table of the last rounds; a callback of `run`.
 
-    SHOWN = 12
+    The callback only keeps what it is given, and a thread draws it a few times a second:
+    drawing every round would take longer than the round, and show in the times reported.
 
-    def __init__(self, algorithm: str) -> None:
+    Parameters
+    ----------
+    algorithm : str
+        Its name, for the title.
+    keep : bool
+        Leave the last rounds on the screen.
+    """
+
+    SHOWN = 8
+
+    def __init__(self, algorithm: str, *, keep: bool = True) -> None:
         from rich.live import Live
 
         from .result import LABELS
 
         self.title = LABELS[algorithm]
-        self.rows: deque[tuple[str, ...]] = deque(maxlen=self.SHOWN)
-        self.live = Live(refresh_per_second=12, transient=True)
+        self.latest: RoundInfo | None = None
+        self.live = Live(get_renderable=self.render, refresh_per_second=4, transient=not keep)
 
     def __enter__(self) -> RoundsTable:
         self.live.__enter__()
+        self.live.refresh()  # what drawing has to import is imported before the run is timed
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self.live.__exit__(*exc)
 
     def __call__(self, info: RoundInfo) -> None:
-        accuracy, snr = info.accuracy[-1], info.snr[-1]
-        self.rows.append(
-            (
-                str(info.tau),
-                f"{info.objective[-1] / info.n_clients:.6f}",
-                f"{info.grad_mean_sq[-1]:.3e}",
-                "-" if accuracy is None else f"{accuracy:.4f}",
-                "-" if snr is None else f"{snr:.2f}",
-                f"{info.elapsed[-1]:.2f} s",
-            )
-        )
-        self.live.update(self.render())
+        self.latest = info
 
     def render(self) -> Any:
         """The table as it stands."""
@@ -170,6 +180,18 @@ class RoundsTable(AbstractContextManager["RoundsTable"]):
         table = Table(title=self.title, title_justify="left", box=None, pad_edge=False)
         for name in ("round", "f(x)/m", "|mean grad|^2", "accuracy", "SNR", "elapsed"):
             table.add_column(name, justify="right", min_width=8)
-        for row in self.rows:
-            table.add_row(*row)
+        info = self.latest
+        if info is None:
+            return table
+        # The lists may be longer than this by now, but up to round tau they are complete.
+        for tau in range(max(0, info.tau + 1 - self.SHOWN), info.tau + 1):
+            accuracy, snr = info.accuracy[tau], info.snr[tau]
+            table.add_row(
+                str(tau),
+                f"{info.objective[tau] / info.n_clients:.6f}",
+                f"{info.grad_mean_sq[tau]:.3e}",
+                "-" if accuracy is None else f"{accuracy:.4f}",
+                "-" if snr is None else f"{snr:.2f}",
+                f"{info.elapsed[tau]:.2f} s",
+            )
         return table

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs, so that ``--help`` answers at o
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Annotated, Any
@@ -13,14 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__, _cli_compare, _cli_run, _cli_warmup
-from ._cli_common import CommandFailed
-
-INTERRUPTED = 130
+from ._cli_common import INTERRUPTED, CommandFailed
 
 app = typer.Typer(
     name="fedepm",
     help="FedEPM, the exact penalty method for federated learning.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -52,28 +50,33 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0, 1 for a run that failed, 2 for bad input, 130 for Ctrl-C.
 
-    Bad input is one line on standard error, and never a traceback.
+    What goes wrong is one line on standard error, and never a traceback.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     code: Any
     try:
         code = app(arguments, standalone_mode=False, prog_name="fedepm")
         if code == INTERRUPTED:
             raise KeyboardInterrupt
+        sys.stdout.flush()
     except CommandFailed as error:
-        code = _say(str(error), 1)
+        prefix = "" if error.code == INTERRUPTED else "error: "
+        code = _say(_with_option_names(str(error), arguments[0]), error.code, prefix)
     except (KeyboardInterrupt, typer.Abort):
         code = _say("interrupted, nothing was written", INTERRUPTED, prefix="")
     except BrokenPipeError:
         # The reader of our output has gone, as in `fedepm run | head`.
-        sys.stderr.close()
+        _drop_output()
         code = 141
+    except MemoryError as error:
+        code = _say(f"not enough memory: {error}", 1)
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # a mistake in the options themselves
             code = _say(usage() or "a command is missing: fedepm --help", 2)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-            code = _say(_with_option_names(str(error), arguments), 2)
+            code = _say(_with_option_names(str(error), arguments[0]), 2)
+            _drop_output()
         else:
             raise
     sys.exit(code if isinstance(code, int) else 0)
@@ -84,18 +87,40 @@ def _say(message: str, code: int, prefix: str = "error: ") -> int:
     return code
 
 
-def _with_option_names(message: str, arguments: list[str]) -> str:
-    """A message that begins with an argument's name, with the option's name instead."""
-    match = re.match(r"[a-z]\w*", message)
-    if match:
-        option = "--" + match[0].replace("_", "-")
-        if any(option in command_options(name) for name in arguments[:1]):
-            return option + message[match.end() :]
-    return message
+def _drop_output() -> None:
+    """Send what standard output still holds nowhere, if it cannot be written where it belongs."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def command_options(command: str) -> set[str]:
-    """The options of a command."""
+def _with_option_names(message: str, command: str) -> str:
+    """A message of the library, its argument names replaced by the options as they are typed.
+
+    A plain word such as ``label`` is an argument at the beginning of the message only, which may
+    follow the name of a file; a word such as ``local_steps`` is one wherever it stands alone.
+    """
+    options = command_options(command)
+    if not options:
+        return message
+    words = "|".join(sorted(options, key=len, reverse=True))
+    message = re.sub(
+        rf"(^|: )({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
+    )
+    telling = "|".join(name for name in options if not name.isalpha())
+    return re.sub(rf"(?<![\w./-])({telling})(?![\w./-])", lambda m: options[m[1]], message)
+
+
+def command_options(command: str) -> dict[str, str]:
+    """The options of a command, by the name of the argument that each one sets."""
     group: Any = typer.main.get_command(app)
     found = group.commands.get(command)
-    return {o for p in found.params for o in p.opts} if found else set()
+    options: dict[str, str] = {}
+    for parameter in found.params if found else ():
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            if option.startswith("--"):
+                options[option[2:].replace("-", "_")] = option
+    if "client_column" in options:
+        options["client"] = options["client_column"]  # as the loaders call it
+    return options

@@ -69,6 +69,11 @@ def uniform(words: Words) -> Array:
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
+def laplace_quantile(u: Array) -> Array:
+    """Standard Laplace numbers from uniform ones: the law of log(U1/U2), from one U."""
+    return np.copysign(-np.log(2 * np.minimum(u, 1 - u)), u - 0.5)
+
+
 def bounded(word: int, bound: int) -> int:
     """An integer in ``[0, bound)`` from a 64-bit word, the bias at most ``bound / 2**64``."""
     return (word * bound) >> 64
@@ -124,10 +129,9 @@ class CounterRandomness:
     def unit_noise(
         self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
     ) -> Array:
-        """Standard Laplace numbers log(U1/U2), standardised per client if asked for."""
+        """Standard Laplace numbers, standardised per client if asked for."""
         purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
-        u = uniform(self._blocks(purpose, tau, clients, 2 * n)).reshape(-1, n, 2)
-        noise = np.log(u[..., 0] / u[..., 1])
+        noise = laplace_quantile(uniform(self._blocks(purpose, tau, clients, n)))
         if standardize:
             noise -= noise.mean(axis=1, keepdims=True)
             noise /= noise.std(axis=1, ddof=1, keepdims=True)

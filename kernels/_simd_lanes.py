@@ -208,6 +208,23 @@ def transpose(typingctx: Any, rows: Any) -> Any:
 
 
 @operation
+def interleave(typingctx: Any, a: Any, b: Any) -> Any:
+    """``interleave(a, b)``: the lanes a0, b0, a1, b1, ... as two vectors."""
+    if not isinstance(a, VectorType) or a != b:
+        return None
+    both = types.UniTuple(a, 2)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        order = [lane + side * a.lanes for lane in range(a.lanes) for side in range(2)]
+        halves = order[: a.lanes], order[a.lanes :]
+        picks = (ir.Constant(ir.VectorType(_I32, a.lanes), half) for half in halves)
+        mixed = [builder.shuffle_vector(*args, pick) for pick in picks]
+        return context.make_tuple(builder, both, mixed)
+
+    return signature(both, a, b), codegen
+
+
+@operation
 def load_transposed(typingctx: Any, array: Any, index: Any, stride: Any) -> Any:
     """``load_transposed(array, i, stride)``: a square block of an array, column by column.
 

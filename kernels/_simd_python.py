@@ -289,5 +289,10 @@ def transpose(rows: tuple[Vector, ...]) -> tuple[Vector, ...]:
     return tuple(Vector(column.copy()) for column in square.T)
 
 
+def interleave(a: Vector, b: Vector) -> tuple[Vector, Vector]:
+    low, high = np.split(np.stack([a.data, b.data], axis=1).reshape(-1), 2)
+    return Vector(low.copy()), Vector(high.copy())
+
+
 def load_transposed(array: np.ndarray, index: int, stride: int) -> tuple[Vector, ...]:
     return transpose(tuple(load(array, index + r * stride) for r in range(lanes(array))))

@@ -1,0 +1,111 @@
+"""Kernels called from several Python threads and processes at once: no abort, same bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedepm_fast.kernels import _jit
+
+ROOT = Path(__file__).parents[2]
+
+WORK = '''
+import hashlib, sys, threading
+import numpy as np
+from fedepm_fast.kernels import ens as ens_module, losses, local_steps, noise, prox
+from fedepm_fast.kernels.ens_blocks import ens_blocks
+
+ens_module.PARALLEL_FROM = losses._PARALLEL_FROM = 0
+rng = np.random.default_rng(0)
+Z = rng.standard_cauchy((60, 333))
+few = rng.normal(size=(7, 333))
+A, b = rng.normal(size=(400, 9)), rng.integers(0, 2, 400).astype(float)
+rows = losses.pack(A, b, np.full(8, 50))
+x = rng.normal(size=9)
+W, G = rng.normal(size=(2, 8, 9))
+parameters = dict(lam=0.1, eta=0.2, mu0=0.5, c=0.1, alpha=1.01, local_steps=3, first_iteration=2)
+
+
+def work(threads):
+    """Everything once, as one digest."""
+    results = [
+        ens_module.ens(Z, 0.5, threads=threads),
+        ens_module.ens(few, 0.5, threads=threads),
+        ens_module.ens(np.ascontiguousarray(Z.T), 2.0, axis=1, threads=threads),
+        ens_module.ens(Z, 0.5, weights=np.arange(1.0, 61.0), threads=threads),
+        ens_blocks(Z, 0.5, block_rows=17),
+        *losses.values_and_gradients(rows, x, threads=threads),
+        *local_steps.fedepm_local_steps(W, x, G, np.ones(8), threads=threads, **parameters),
+        prox.soft_threshold(Z, 0.3, threads=threads),
+        noise.laplace(1, 2, 3, 4, np.arange(20), 101, threads=threads),
+        noise.laplace(1, 2, 3, 4, np.arange(20), 101, standardize=True, threads=threads),
+    ]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(r).tobytes() for r in results)).hexdigest()
+'''
+
+FROM_THREADS = (
+    WORK
+    + """
+expected = work(1)
+found = []
+
+
+def loop():
+    for _ in range(10):
+        found.append(work(2))
+        found.append(work(1))
+
+
+pool = [threading.Thread(target=loop) for _ in range(4)]
+[t.start() for t in pool]
+[t.join() for t in pool]
+assert len(found) == 80 and set(found) == {expected}
+print(expected)
+"""
+)
+
+FROM_PROCESSES = (
+    WORK
+    + """
+import multiprocessing
+
+if __name__ == "__main__":
+    expected = work(2)
+    context = multiprocessing.get_context(sys.argv[1])
+    with context.Pool(2) as pool:
+        found = pool.map(work, [1, 2, 1, 2])
+    assert set(found) == {expected}
+    print(expected)
+"""
+)
+
+
+def run(tmp_path: Path, code: str, *arguments: str, **environment: str) -> str:
+    """What a script prints; it fails with what it says on standard error."""
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "2", **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# Without compilation there are no threads to test.
+if not _jit.JIT_DISABLED:
+
+    @pytest.mark.parametrize("layer", ["omp", "workqueue"])
+    def test_four_python_threads(layer, tmp_path):
+        assert len(run(tmp_path, FROM_THREADS, NUMBA_THREADING_LAYER=layer)) == 64
+
+    @pytest.mark.parametrize("method", ["spawn", "forkserver"])
+    def test_processes(method, tmp_path):
+        assert len(run(tmp_path, FROM_PROCESSES, method)) == 64
