@@ -55,11 +55,11 @@ def compensated(total, lost, term):
 
 
 @device
-def statistics(z, start, stride, m, ahead, weights, weight, buffer):
+def statistics(z, start, stride, m, weights, weight, buffer):
     """Mean and deviation of m rows, row i the vector at flat index ``start + i*stride`` of z.
 
-    With a `buffer` (else None) the rows are copied there, and the cache lines `ahead` of each
-    are asked for. The order of the sums is the same for every caller.
+    With a `buffer` (else None) the rows are copied there. The order of the sums is the same for
+    every caller.
     """
     width = lanes(z)
     zero = splat(z, 0.0)
@@ -76,10 +76,6 @@ def statistics(z, start, stride, m, ahead, weights, weight, buffer):
             v2 = load(z, k + 2 * stride)
             v3 = load(z, k + 3 * stride)
             if buffer is not None:
-                prefetch(z, k + ahead)
-                prefetch(z, k + stride + ahead)
-                prefetch(z, k + 2 * stride + ahead)
-                prefetch(z, k + 3 * stride + ahead)
                 b = i * width
                 store_aligned(buffer, b, v0)
                 store_aligned(buffer, b + width, v1)
@@ -144,10 +140,12 @@ def _store_square(buffer, k, columns):
 
 
 @device
-def count_above(z, start, stride, m, weights, t):
+def count_above(z, start, stride, m, weights, t, source, where, step):
     """The weight above t, per lane.
 
-    Row i of the m rows is the vector at flat index ``start + i*stride``.
+    Row i of the m rows is the vector at flat index ``start + i*stride``. Of every four rows of
+    the array `source` (or None) the cache lines of two are asked for, at ``where + i*step``:
+    memory would be idle here.
     """
     one = splat(z, 1.0)
     n0 = n1 = n2 = n3 = splat(z, 0.0)
@@ -172,6 +170,9 @@ def count_above(z, start, stride, m, weights, t):
             n1 = select(above1, n1 + weights[i + 1], n1)
             n2 = select(above2, n2 + weights[i + 2], n2)
             n3 = select(above3, n3 + weights[i + 3], n3)
+        if source is not None:
+            prefetch(source, where + i * step)
+            prefetch(source, where + (i + 1) * step)
         i += UNROLL
     while i < m:
         v0 = load(z, start + i * stride)
@@ -272,12 +273,13 @@ def smallest_mask(bits):
 
 
 @device
-def solve(buffer, m, weights, weight, smallest, c, mean, deviation):
+def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, where, step):
     """ENS of the buffer's columns.
 
     Parameters: the buffer's m rows, the clients' weights or None, their total and smallest,
-    c = lam/eta, and the columns' mean and deviation. A lane whose mean is not finite returns
-    that mean.
+    c = lam/eta, and the columns' mean and deviation. Rows of a later group, at ``where +
+    i*step`` of the array `source` (or None), are asked for on the way. A lane whose mean is not
+    finite returns that mean.
     """
     width = lanes(buffer)
     zero = splat(buffer, 0.0)
@@ -290,10 +292,13 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation):
 
     # Two counts, at the mean and at a Newton step from there.
     t0 = mean
-    excess = fma(splat(buffer, 2.0), count_above(buffer, 0, width, m, weights, t0), -total)
+    two = splat(buffer, 2.0)
+    above_t = count_above(buffer, 0, width, m, weights, t0, source, where, step)
+    excess = fma(two, above_t, -total)
     f0 = t0 - fma(excess, cm, mean)
     t1 = t0 - f0 / slope
-    excess = fma(splat(buffer, 2.0), count_above(buffer, 0, width, m, weights, t1), -total)
+    above_t = count_above(buffer, 0, width, m, weights, t1, source, where + 2 * step, step)
+    excess = fma(two, above_t, -total)
     f1 = t1 - fma(excess, cm, mean)
     too_high = f0 > zero
     lo, f_lo = select(too_high, low, t0), select(too_high, low, f0)
@@ -309,10 +314,10 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation):
 
     w = mean
     done = ~(absolute(mean) < high)
-    step = 0
+    turn = 0
     while True:
         above_t, below, above = window(buffer, 0, width, m, weights, t)
-        excess = fma(splat(buffer, 2.0), above_t, -total)
+        excess = fma(two, above_t, -total)
         u = fma(excess, cm, mean)
         # No solution lies outside the data, wherever rounding puts the mean.
         inner_low = select(below > low, below, above)
@@ -334,10 +339,10 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation):
         done = done | met
         if all_true(done):
             break
-        step += 1
-        if step % 3 == 2:
+        turn += 1
+        if turn % 3 == 2:
             t = middle_by_bits(lo, hi)
-        elif step % 6 == 4:
+        elif turn % 6 == 4:
             t = 0.5 * lo + 0.5 * hi
             t = select((t > lo) & (t < hi), t, middle_by_bits(lo, hi))
         else:

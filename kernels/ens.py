@@ -37,6 +37,7 @@ from ._simd import (
     absolute,
     all_true,
     lanes,
+    prefetch,
     splat,
     store,
     store_partial,
@@ -44,8 +45,10 @@ from ._simd import (
 
 #: Work (numbers read) below which threads cost more than they bring.
 PARALLEL_FROM = 400_000
-#: Groups ahead of the present one whose cache lines are asked for.
-AHEAD = 2
+#: Groups ahead of the present one whose cache lines are asked for: with few clients a group is
+#: soon done, with many it is long in the caches.
+AHEAD_FEW, AHEAD_MANY, MANY = 3, 2, 256
+AHEAD_NETWORK = 16
 #: By item size: the largest c that the kernels take, so that no u overflows.
 LARGEST_C = {4: float(np.finfo(np.float32).max) / 4, 8: float(np.finfo(np.float64).max) / 4}
 
@@ -73,10 +76,11 @@ def _columns(z, c, weights, total, smallest, first, last, out, buffer):
     for group in range(first, last):
         # The last group overlaps the one before, rather than being a case of its own.
         j = min(group * width, n - width)
-        ahead = min((group + AHEAD) * width, n - width) - j
-        mean, deviation = statistics(z, j, n, m, ahead, weights, total, buffer)
+        mean, deviation = statistics(z, j, n, m, weights, total, buffer)
         finite &= all_true(absolute(mean) < splat(mean, np.inf))
-        store(out, j, solve(buffer, m, weights, total, smallest, c, mean, deviation))
+        ahead = min((group + (AHEAD_FEW if m < MANY else AHEAD_MANY)) * width, n - width)
+        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, ahead, n)
+        store(out, j, w)
     return finite
 
 
@@ -93,9 +97,10 @@ def _rows(z, c, weights, total, smallest, first, last, out, buffer):
             for i in range(m):
                 for r in range(width):
                     buffer[i * width + r] = z[j + r, i]
-        mean, deviation = statistics(buffer, 0, width, m, 0, weights, total, None)
+        mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
         finite &= all_true(absolute(mean) < splat(mean, np.inf))
-        store(out, j, solve(buffer, m, weights, total, smallest, c, mean, deviation))
+        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, None, 0, 0)
+        store(out, j, w)
     return finite
 
 
@@ -129,8 +134,8 @@ def _narrow(z, c, weights, total, smallest, transposed, out, buffer):
                 buffer[i * width + r] = z[r, i] if r < n else 0.0
     else:
         copy_narrow(z, n, m, buffer)
-    mean, deviation = statistics(buffer, 0, width, m, 0, weights, total, None)
-    w = solve(buffer, m, weights, total, smallest, c, mean, deviation)
+    mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
+    w = solve(buffer, m, weights, total, smallest, c, mean, deviation, None, 0, 0)
     store_partial(out, 0, w, n)
     return all_true(absolute(mean) < splat(mean, np.inf))
 
@@ -167,6 +172,8 @@ def _make_network(m: int) -> tuple[Any, Any]:
         finite = True
         for group in range(first, last):
             j = min(group * width, n - width)
+            for i in range(m):
+                prefetch(z, i * n + j + AHEAD_NETWORK * width)
             w = network_ens(z, j, n, rows, c / m)
             finite &= all_true(absolute(w) < splat(w, np.inf))
             store(out, j, w)
