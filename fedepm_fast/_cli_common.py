@@ -259,13 +259,23 @@ def gap_percent(result: Result, optimum: float) -> float | None:
     return 100 * (result.mean_objective / optimum - 1)
 
 
+def number(value: float) -> str:
+    """f(x)/m for people: six decimals, unless a run diverged."""
+    return f"{value:.6f}" if abs(value) < 1e6 else f"{value:.6g}"
+
+
 def percent(gap: float | None) -> str:
     """A gap for people."""
     return "-" if gap is None else f"{gap:.3f} %" if gap < 1e4 else f"{gap:.2e} %"
 
 
-def optimum_per_client(problem: Problem) -> float:
-    """f*/m of the problem, by BFGS."""
+def optimum_per_client(problem: Problem, *, live: bool) -> float:
+    """f*/m of the problem, by BFGS, which may take longer than the runs."""
+    if live:
+        from rich.console import Console
+
+        with Console().status("finding the optimum by BFGS"):
+            return optimum_per_client(problem, live=False)
     return problem.optimum().value / problem.n_clients
 
 

@@ -88,8 +88,8 @@ def compare(
     out = common.check_out(out)
     check_plot(plot)
     results: list[Result] = []
+    live = common.live(quiet or json)
     for algorithm in algorithms:
-        live = common.live(quiet or json)
         table = RoundsTable(algorithm.name, keep=False) if live else None
         with table or nullcontext():
             results.append(
@@ -105,7 +105,7 @@ def compare(
                     callback=table,
                 )
             )
-    optimum = common.optimum_per_client(make_problem(algorithms[0], federated, goal))
+    optimum = common.optimum_per_client(make_problem(algorithms[0], federated, goal), live=live)
 
     gaps = [common.gap_percent(result, optimum) for result in results]
 
@@ -188,11 +188,12 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         f"{of['preset']} preset, local steps {of['local_steps']}, participation "
         f"{of['participation']:g}, seed {first.seed}{trial}",
         f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)",
-        f"optimum by BFGS: f*/m = {optimum:.6f}",
+        f"optimum by BFGS: f*/m = {common.number(optimum)}",
     ):
         print(textwrap.fill(line, WIDTH, subsequent_indent="  "))
+    print()
     rows = {
-        "f(x)/m": [f"{r.mean_objective:.6f}" for r in results],
+        "f(x)/m": [common.number(r.mean_objective) for r in results],
         "above optimum": [common.percent(gap) for gap in gaps],
         "rounds (CR)": [str(r.rounds) for r in results],
         "time (TCT)": [f"{r.total_time:.3f} s" for r in results],
@@ -201,7 +202,7 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         "SNR": [f"{r.snr:.3f}" if math.isfinite(r.snr) else "-" for r in results],
         "stopped by": ["\n".join(r.reasons).replace("_", " ") for r in results],
     }
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
     for result in results:
         table.add_column(LABELS[result.algorithm["name"]], justify="right", max_width=17)

@@ -86,7 +86,8 @@ def run(
         scale=scale,
     )
     out = common.check_out(out)
-    table = RoundsTable(chosen.name) if common.live(quiet or json) else None
+    live = common.live(quiet or json)
+    table = RoundsTable(chosen.name) if live else None
     with table or nullcontext():
         result = common.run_quietly(
             chosen,
@@ -103,12 +104,12 @@ def run(
     lines = [repr(result)] if quiet else [str(result)]
     optimum = None
     if check_optimum:
-        optimum = common.optimum_per_client(make_problem(chosen, federated, goal))
+        optimum = common.optimum_per_client(make_problem(chosen, federated, goal), live=live)
         gap = common.gap_percent(result, optimum)
         record |= {"optimum": optimum, "gap_percent": gap}
         lines += [
-            f"  optimum by BFGS       f*/m = {optimum:.6f}",
-            f"  this run              f(x)/m = {result.mean_objective:.6f}, "
+            f"  optimum by BFGS       f*/m = {common.number(optimum)}",
+            f"  this run              f(x)/m = {common.number(result.mean_objective)}, "
             f"{common.percent(gap)} above",
         ]
     if out is not None:
@@ -188,7 +189,7 @@ class RoundsTable(AbstractContextManager["RoundsTable"]):
             accuracy, snr = info.accuracy[tau], info.snr[tau]
             table.add_row(
                 str(tau),
-                f"{info.objective[tau] / info.n_clients:.6f}",
+                common.number(info.objective[tau] / info.n_clients),
                 f"{info.grad_mean_sq[tau]:.3e}",
                 "-" if accuracy is None else f"{accuracy:.4f}",
                 "-" if snr is None else f"{snr:.2f}",

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader of our output has gone, as in `fedepm run | head`.
         _drop_output()
-        code = 141
+        code = 1
     except MemoryError as error:
         code = _say(f"not enough memory: {error}", 1)
     except Exception as error:
@@ -105,9 +105,10 @@ def _with_option_names(message: str, command: str) -> str:
     if not options:
         return message
     words = "|".join(sorted(options, key=len, reverse=True))
-    message = re.sub(
-        rf"(^|: )({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
-    )
+    for before in ("^|: ", r"^--\S+ and "):
+        message = re.sub(
+            rf"({before})({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
+        )
     telling = "|".join(name for name in options if not name.isalpha())
     return re.sub(rf"(?<![\w./-])({telling})(?![\w./-])", lambda m: options[m[1]], message)
 

@@ -34,7 +34,7 @@ MORE_STYLES: tuple[dict[str, Any], ...] = (
 )
 
 #: Settings that tell runs of one algorithm apart, the ones that explain most first.
-_TELLING: tuple[str, ...] = (
+_TELLING = (
     "local_steps",
     "participation",
     "epsilon",
@@ -43,8 +43,12 @@ _TELLING: tuple[str, ...] = (
     "clients",
     "lam",
     "eta",
+    "mu0",
+    "learning_rate",
+    "coverage_rounds",
+    "seed",
+    "trial",
 )
-_TELLING += ("mu0", "learning_rate", "coverage_rounds", "seed", "trial")
 
 
 def new_figure(width: float = 6.4, height: float = 4.0) -> tuple[Figure, Any]:
@@ -134,7 +138,7 @@ def history(
     if x == "rounds":
         ax.set_xscale("symlog", base=2, linthresh=1, linscale=0.6)
         last = max(r.rounds for r in results)
-        ax.set_xlim(0, max(last, 1) * 1.1)
+        ax.set_xlim(-0.06, max(last, 1) * 1.1)  # markers at 0 stay whole
         ticks = [0] + [2**k for k in range(int(np.log2(max(last, 1))) + 1)]
         ax.set_xticks(ticks, [str(t) for t in ticks])
         ax.minorticks_off()

@@ -182,7 +182,7 @@ class Result:
                 "objective",
                 f"{o['name']}, beta {o['beta']:g} (weight {o['regularizer']} per client)",
             ),
-            ("f(x)/m", f"{self.mean_objective:.6f}"),
+            ("f(x)/m", f"{self.mean_objective:.{'6f' if self.mean_objective < 1e6 else '6g'}}"),
             ("communication rounds", f"{self.rounds} ({self.iterations} local iterations)"),
             ("total time", f"{self.total_time:.3f} s"),
             ("local time per round", f"{1e3 * self.local_time:.3g} ms"),

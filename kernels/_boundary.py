@@ -126,6 +126,8 @@ def real(name: str, value: Any, *, low: float = -math.inf, open_low: bool = Fals
 
 def integer(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
     """`value` as an int in ``[low, high]``."""
+    if type(value) is int and value >= low and (high is None or value <= high):
+        return value
     allowed = f"an integer >= {low}" + ("" if high is None else f" and <= {high}")
     try:
         if isinstance(value, (bool, np.bool_)):

@@ -86,12 +86,28 @@ def test_own_data(capsys, table):
         record["data"]["description"]
         == "table.csv: 60 rows, 3 features, 4 clients of 15 to 15 rows"
     )
-    for partition in ("equal", "dirichlet"):
+    for partition, more in (("equal", ()), ("dirichlet", ("--concentration", 5))):
         code, out, _ = fedepm(
-            capsys, "run", "--data", table, "--partition", partition, "--clients", 3,
-            "--concentration", 5, "--rounds", 1, "--json",
+            capsys, "run", "--data", table, "--partition", partition, "--clients", 3, *more,
+            "--rounds", 1, "--json",
         )  # fmt: skip
         assert json.loads(out)["data"]["partition"]["name"] == partition
+
+
+def test_clients_named_in_the_file_are_the_split_unless_told_otherwise(capsys, tmp_path):
+    rng = np.random.default_rng(1)
+    np.savez(
+        tmp_path / "t.npz",
+        X=rng.normal(size=(60, 3)), y=np.arange(60) % 2, clients=np.arange(60) // 20,
+    )  # fmt: skip
+    command = ("run", "--data", tmp_path / "t.npz", "--rounds", 1, "--json")
+    found = [
+        json.loads(fedepm(capsys, *command, *more)[1])["data"]["description"]
+        for more in ((), ("--clients", 4), ("--partition", "equal", "--clients", 5))
+    ]
+    assert "3 clients of 20 to 20 rows" in found[0]
+    assert "4 clients" in found[1]
+    assert "5 clients of 12 to 12 rows" in found[2]
 
 
 @pytest.mark.parametrize("algorithm", ["sfedavg", "sfedprox"])
@@ -112,24 +128,88 @@ def test_synthetic_regression(capsys):
     assert json.loads(out)["accuracy"] is None
 
 
-def test_compare(capsys, tmp_path):
-    code, out, _ = fedepm(capsys, "compare", "--clients", 50, "--seed", 0, "--json")
+def test_compare(capsys):
+    code, out, err = fedepm(capsys, "compare", "--clients", 50, "--seed", 0, "--json")
     record = json.loads(out)
-    assert code == 0
+    assert (code, err) == (0, "")
     runs = {r["algorithm"]: r for r in record["runs"]}
+    data = datasets.adult(clients=50, seed=0)
+    alone = run(FedEPM(), data, seed=0)
+    assert runs["fedepm"]["x"] == alone.x.tolist()
+    assert record["optimum"] == make_problem(FedEPM(), data).optimum().value / 50
     assert all(0 <= r["gap_percent"] < 1.5 for r in runs.values())
     assert runs["fedepm"]["rounds"] < runs["sfedprox"]["rounds"] < runs["sfedavg"]["rounds"]
 
+
+def test_compare_prints_one_table_within_80_columns_and_writes(capsys, tmp_path):
     code, out, _ = fedepm(
-        capsys, "compare", "--clients", 10, "--rounds", 2, "--out", tmp_path,
-        "--plot", tmp_path / "one.svg",
+        capsys, "compare", "--clients", 10, "--rounds", 2, "--trial", 3, "--lam", 1e-5,
+        "--learning-rate", 1.5, "--out", tmp_path, "--plot", tmp_path / "plot" / "one.svg",
     )  # fmt: skip
     assert code == 0
-    for name in ("fedepm", "sfedprox", "sfedavg"):
-        result = Result.load(tmp_path / f"{name}.npz")
-        assert f"{result.mean_objective:.6f}" in out
-    assert {"compare.png", "compare.svg", "one.svg"} <= {p.name for p in tmp_path.iterdir()}
-    assert max(map(len, out.splitlines()[:-1])) <= 100
+    lines = out.splitlines()
+    assert max(map(len, lines[:-2])) <= 80 and "\x1b" not in out and "…" not in out
+    cells = {line[:15].strip(): line[15:].split() for line in lines}
+    results = [Result.load(tmp_path / f"{name}.npz") for name in ("fedepm", "sfedprox", "sfedavg")]
+    assert ["FedEPM", "SFedProx", "SFedAvg"] in [line.split() for line in lines]
+    assert cells["f(x)/m"] == [f"{r.mean_objective:.6f}" for r in results]
+    assert cells["rounds (CR)"] == ["2", "2", "2"]
+    assert cells["accuracy"] == [f"{r.accuracy:.4f}" for r in results]
+    optimum = make_problem(FedEPM(), datasets.adult(clients=10)).optimum().value / 10
+    gaps = [100 * (r.mean_objective / optimum - 1) for r in results]
+    assert cells["above optimum"] == [c for gap in gaps for c in (f"{gap:.3f}", "%")]
+    assert f"f*/m = {optimum:.6f}" in out
+    assert [r.trial for r in results] == [3, 3, 3]
+    assert results[0].algorithm["lam"] == 1e-5
+    assert [r.algorithm["learning_rate"] for r in results[1:]] == [1.5, 1.5]
+    written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    names = {f"{r.algorithm['name']}.{s}" for r in results for s in ("npz", "csv")}
+    assert written == names | {"compare.png", "compare.svg", "plot/one.svg"}
+    assert lines[-2:] == [
+        "wrote fedepm.npz, fedepm.csv, sfedprox.npz, sfedprox.csv, sfedavg.npz, sfedavg.csv, "
+        f"compare.png, compare.svg in {tmp_path}",
+        f"wrote one.svg in {tmp_path / 'plot'}",
+    ]
+
+
+def test_compare_quiet_is_one_line_per_run(capsys):
+    code, out, err = fedepm(capsys, "compare", "--clients", 5, "--rounds", 1, "--quiet")
+    assert (code, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "<Result fedepm", "<Result sfedprox", "<Result sfedavg",
+    ]  # fmt: skip
+    assert all(line.endswith("% above the optimum") for line in out.splitlines())
+
+
+def test_an_optimum_of_zero_has_no_relative_gap(capsys, tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    table = np.column_stack([X, X.sum(axis=1)])
+    np.savetxt(tmp_path / "t.csv", table, delimiter=",", header="a,b,c,y", comments="")
+    code, out, _ = fedepm(
+        capsys, "run", "--data", tmp_path / "t.csv", "--objective", "least_squares", "--beta", 0,
+        "--clients", 3, "--noise", "none", "--mu0", 50, "--rounds", 1, "--check-optimum", "--json",
+    )  # fmt: skip
+    record = json.loads(out)
+    assert code == 0
+    assert record["gap_percent"] is None and abs(record["optimum"]) < 1e-12
+
+
+def test_the_live_table_keeps_rounds_and_costs_a_run_nothing():
+    from fedepm_fast._cli_run import RoundsTable
+
+    data = datasets.adult(clients=10)
+    table = RoundsTable("fedepm")
+    assert table.render().row_count == 0
+    draws = []
+    table.render = lambda: draws.append(1)
+    result = run(FedEPM(), data, rounds=12, callback=table)
+    assert draws == []  # a thread draws, never the run
+    del table.render
+    shown = [list(column.cells) for column in table.render().columns]
+    rounds = range(13 - RoundsTable.SHOWN, 13)
+    assert shown[0] == [str(tau) for tau in rounds]
+    assert shown[1] == [f"{result.history['objective'][tau] / 10:.6f}" for tau in rounds]
+    assert shown[3] == [f"{result.history['accuracy'][tau]:.4f}" for tau in rounds]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +228,16 @@ def test_compare(capsys, tmp_path):
         (["--algorithm", "sfedavg", "--lam", "1"], "--lam is not a parameter of sfedavg"),
         (["--noise", "gauss"], "--noise must be one of"),
         (["--stopping", "never"], "--stopping must be one of"),
-        (["--rounds", "3", "--stopping", "text"], "--rounds and stopping exclude each other"),
+        (["--rounds", "3", "--stopping", "text"], "--rounds and --stopping exclude each other"),
+        (["--learning-rate", "1"], "--learning-rate is not a parameter of fedepm"),
+        (["--mu0", "0"], "--mu0 must be"),
+        (["--coverage-rounds", "1"], "--coverage-rounds must be at least 2"),
+        (["--no-scale"], "--no-scale is for a file or --data synthetic"),
+        (["--objective", "least_squares"], "--objective must be logistic for --data adult"),
+        (["--concentration", "1"], "--concentration is for --partition dirichlet"),
+        (["--data", "synthetic", "--partition", "equal"], "--partition is for a table"),
+        (["--data", "a.csv", "--client-column", "a", "--clients", "3"],
+         "--clients and --client-column exclude each other"),
         (["--objective", "hinge"], "--objective must be one of"),
         (["--beta", "-1"], "--beta must be"),
         (["--seed", "-1"], "--seed must be"),
@@ -174,13 +263,18 @@ def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
         "nan.csv": ("a,y\n1,0\nnan,1\n", "features must be finite"),
         "labels.csv": ("a,y\n1,0\n2,1\n3,2\n", "labels must have exactly two values"),
         "empty.csv": ("", "is empty"),
+        "few.csv": ("a,y\n1,0\n2,1\n", "few.csv: --clients must not exceed the number of rows: 3"),
         "words.csv": ("a,y\nred,0\nblue,1\n", "numbers in its feature columns"),
     }
     for name, (content, message) in cases.items():
         (tmp_path / name).write_text(content)
-        code, out, err = fedepm(capsys, "run", "--data", tmp_path / name, "--clients", 1)
+        code, out, err = fedepm(capsys, "run", "--data", tmp_path / name, "--clients", 3)
         assert (code, out) == (2, "")
         assert name in err and message in err and err.count("\n") == 1
+    (tmp_path / "table.csv").write_text("a,y\n1,0\n2,1\n")
+    for option in ("--label", "--client-column"):
+        code, _, err = fedepm(capsys, "run", "--data", tmp_path / "table.csv", option, "z")
+        assert code == 2 and err.startswith(f"error: {option} must be a column of")
     np.savez(tmp_path / "cut.npz", X=np.ones((9, 2)), y=np.arange(9) % 2)
     (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:-300])
     code, _, err = fedepm(capsys, "run", "--data", tmp_path / "cut.npz")
@@ -190,6 +284,8 @@ def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
 def test_an_unwritable_out_folder_is_found_before_the_run(capsys, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("fedepm_fast.runner.simulate", None)
+    code, _, err = fedepm(capsys, "run", "--out", tmp_path / "new", "--participation", 0)
+    assert code == 2 and not (tmp_path / "new").exists()
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         code, _, err = fedepm(capsys, "run", "--out", out)
         assert code == 2 and "--out must be a folder to write to" in err
@@ -197,6 +293,20 @@ def test_an_unwritable_out_folder_is_found_before_the_run(capsys, tmp_path, monk
     assert code == 2 and "--plot must be a folder" in err
     code, _, err = fedepm(capsys, "compare", "--plot", tmp_path / "a.doc")
     assert code == 2 and "suffix must be one of" in err
+    (tmp_path / "folder.png").mkdir()
+    code, _, err = fedepm(capsys, "compare", "--plot", tmp_path / "folder.png")
+    assert code == 2 and err.startswith("error: --plot must be a file")
+
+
+def test_without_matplotlib(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    hint = "pip install 'fedepm-fast[plots]'"
+    code, out, err = fedepm(capsys, "run", "--clients", 5, "--rounds", 1, "--out", tmp_path, "-q")
+    assert code == 0 and err.startswith("no figure: ") and hint in err
+    assert "wrote result.npz, history.csv, summary.json in" in out
+    monkeypatch.setattr("fedepm_fast.runner.simulate", None)  # found before the run
+    code, _, err = fedepm(capsys, "compare", "--clients", 5, "--plot", tmp_path / "a.png")
+    assert code == 2 and err.startswith("error: ") and hint in err
 
 
 def test_divergence_is_said_and_code_1(capsys, tmp_path):
@@ -206,6 +316,7 @@ def test_divergence_is_said_and_code_1(capsys, tmp_path):
     )  # fmt: skip
     assert code == 1
     assert err.startswith("error: the run diverged after round") and err.count("\n") == 1
+    assert "--learning-rate of" in err  # what to change, as it is typed
     record = json.loads(out)
     assert record["diverged"] and np.isfinite(record["x"]).all()
 
@@ -219,7 +330,28 @@ def test_interrupt_is_code_130(capsys, monkeypatch):
     assert (code, out, err) == (130, "", "interrupted, nothing was written\n")
 
 
+def test_interrupt_while_writing_says_what_is_whole(capsys, monkeypatch, tmp_path):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedepm_fast.Result.to_csv", interrupted)
+    code, _, err = fedepm(capsys, "run", "--clients", 5, "--rounds", 1, "--out", tmp_path)
+    assert code == 130
+    assert err == f"interrupted, only wrote {tmp_path / 'result.npz'}\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["result.npz"]
+
+
+def test_no_memory_is_one_line_and_code_1(capsys, monkeypatch):
+    def too_large(*args, **kwargs):
+        raise MemoryError("Unable to allocate 149 GiB")
+
+    monkeypatch.setattr("fedepm_fast.runner.simulate", too_large)
+    code, out, err = fedepm(capsys, "run", "--clients", 5)
+    assert (code, out, err) == (1, "", "error: not enough memory: Unable to allocate 149 GiB\n")
+
+
 def test_help_and_version(capsys):
+    assert fedepm(capsys)[:2] == fedepm(capsys, "--help")[:2]
     code, out, _ = fedepm(capsys, "--help")
     assert code == 0 and "run " in out and "compare " in out
     code, out, _ = fedepm(capsys, "--version")
