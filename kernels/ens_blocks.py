@@ -80,14 +80,13 @@ class EnsSearch:
         self._mean = sums / self._total
         n = len(self._mean)
         self.point = self._mean.copy()
-        if squares is None:
-            self._slope = np.full(n, np.inf)
-        else:
+        self._slope: Array | None = None
+        if squares is not None:
             squares = boundary.as_floats("squares", squares, ndim=1)
             boundary.check_shape("squares", squares, (n,))
             self._slope = _slopes(self._mean, squares.astype(np.float64), self._total, self._c)
-        self._lo, self._hi = np.full(n, -np.inf), np.full(n, np.inf)
-        self._n_lo, self._n_hi = np.full(n, np.nan), np.full(n, np.nan)
+        # The bracket comes with the first answer: until then a block of rows may need the room.
+        self._bracket: list[Array] = []
         self._step = 0
         self.done = n == 0
 
@@ -125,9 +124,13 @@ class EnsSearch:
             boundary.check_shape("next_above", high, (n,))
         else:
             low = high = self.point
+        if self._step == 0:
+            slope = np.full(n, np.inf) if self._slope is None else self._slope
+            self._bracket = [np.full(n, -np.inf), np.full(n, np.inf), slope, np.full(n, np.nan)]
+            self._slope = None
         every = _advance(
-            self.point, above, low, high, known, self._mean, self._slope, self._lo, self._hi,
-            self._n_lo, self._n_hi, self._c, self._total, self._smallest, self._step,
+            self.point, above, low, high, known, self._mean, *self._bracket, self._c,
+            self._total, self._smallest, self._step,
         )  # fmt: skip
         self.done = bool(every)
         self._step += 1
@@ -158,7 +161,6 @@ def _advance(
     next_above,
     known,
     mean,
-    slope,
     lo,
     hi,
     n_lo,
@@ -168,13 +170,18 @@ def _advance(
     smallest,
     step,
 ):
-    """One step of every coordinate; a solved one has lo == hi == point. Whether all are."""
+    """One step of every coordinate; a solved one has lo == hi == point. Whether all are.
+
+    The first step finds the slope of F in `n_lo`, which has no other use before.
+    """
     unit = c / total
     every = True
     for j in range(point.size):
         if lo[j] == hi[j]:
             continue
-        t, m = point[j], mean[j]
+        t, m, slope = point[j], mean[j], 0.0
+        if step == 0:
+            slope, n_lo[j] = n_lo[j], np.nan
         excess = 2.0 * above[j] - total
         u = m + excess * unit
         if known:
@@ -213,7 +220,7 @@ def _advance(
         f_lo = lo[j] - (m + (2.0 * n_lo[j] - total) * unit)
         f_hi = hi[j] - (m + (2.0 * n_hi[j] - total) * unit)
         if step == 0:
-            guess = t - (t - u) / slope[j]
+            guess = t - (t - u) / slope
         elif step % 3 == 2:
             guess = np.nan
         elif step % 6 == 4:
@@ -323,6 +330,7 @@ def ens_blocks(
         part = _weights_of(p, m, block)
         _add_sums(block, part, sums, lost, squares)
         m += len(block)
+        del block, part
     if m == 0:
         raise ValueError("source must hold at least one row")
     if p is not None and len(p) != m:
@@ -336,7 +344,8 @@ def ens_blocks(
             "(or overflows when summed)"
         )
     total, smallest = (float(m), 1.0) if p is None else (float(p.sum()), float(p.min()))
-    out = boundary.output("out", out, sums.shape, np.float64)
+    if out is not None:
+        out = boundary.output("out", out, sums.shape, np.float64)
     search = EnsSearch(sums, total, c, smallest=smallest, squares=squares)
     del sums, squares
     above, below, next_above = np.empty((3, len(search.point)))
@@ -346,9 +355,12 @@ def ens_blocks(
         for block in read():
             _add_window(block, _weights_of(p, row, block), search.point, above, below, next_above)
             row += len(block)
+            del block  # or the next one would be read beside it
         if row != m:
             raise ValueError(f"source must give the same rows each time: {m} at first, then {row}")
         search.update(above, below, next_above)
+    if out is None:
+        return search.solution
     out[:] = search.solution
     return out
 
@@ -393,12 +405,14 @@ def _reader(source: Any, block_rows: int | None) -> Callable[[], Iterator[Array]
     def read() -> Iterator[Array]:
         for block in blocks():
             array = boundary.as_floats("source", block, ndim=2)
+            del block
             if array.dtype == np.float64:
                 yield array
-                continue
-            step = max(1, _WIDEN // max(1, array.shape[1]))
-            for i in range(0, len(array), step):
-                yield array[i : i + step].astype(np.float64)
+            else:
+                step = max(1, _WIDEN // max(1, array.shape[1]))
+                for i in range(0, len(array), step):
+                    yield array[i : i + step].astype(np.float64)
+            del array
 
     return read
 

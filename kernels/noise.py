@@ -38,8 +38,8 @@ from ._simd import (
     store,
     store_partial,
 )
-from .philox import check_key, philox_pair_vectors
-from .vecmath import vector_log
+from .philox import check_key, philox_pair_vectors, philox_vectors
+from .vecmath import vector_log_normal
 
 #: Numbers below which threads cost more than they bring.
 PARALLEL_FROM = 200_000
@@ -101,7 +101,7 @@ def _quantile(p):
     q = p - 0.5
     r = 0.180625 - q * q
     centre = q * _polynomial(r, _CENTRE_UP) / _polynomial(r, _CENTRE_DOWN)
-    tail = sqrt(-vector_log(minimum(p, 1.0 - p)))
+    tail = sqrt(-vector_log_normal(minimum(p, 1.0 - p)))
     near, far = tail - 1.6, tail - 5.0
     up = select(tail <= 5.0, _polynomial(near, _NEAR_UP), _polynomial(far, _FAR_UP))
     down = select(tail <= 5.0, _polynomial(near, _NEAR_DOWN), _polynomial(far, _FAR_DOWN))
@@ -121,39 +121,51 @@ def _store_some(out, k, value, scale):
 @device
 def _laplace_quantile(p):
     """The standard Laplace quantile of p in (0, 1)."""
-    return copysign(-vector_log(2.0 * minimum(p, 1.0 - p)), p - 0.5)
+    return copysign(-vector_log_normal(2.0 * minimum(p, 1.0 - p)), p - 0.5)
 
 
 @device
-def _store_in_order(out, k, v0, v1, v2, v3, scale):
-    """Store what became of words 0, 1, 2, 3 of eight blocks, block by block."""
-    width = lanes(out)
+def _in_order(v0, v1, v2, v3):
+    """What became of words 0, 1, 2, 3 of eight blocks, block by block."""
     even, odd = interleave(v0, v2), interleave(v1, v3)
     low, high = interleave(even[0], odd[0]), interleave(even[1], odd[1])
-    _store_some(out, k, low[0], scale)
-    _store_some(out, k + width, low[1], scale)
-    _store_some(out, k + 2 * width, high[0], scale)
-    _store_some(out, k + 3 * width, high[1], scale)
+    return low[0], low[1], high[0], high[1]
 
 
 def _make_row(law: Any) -> Any:
     """The function that fills a row by a law of the uniform numbers."""
 
     @device
+    def numbers(words):
+        return _in_order(
+            law(_to_uniform(words[0])), law(_to_uniform(words[1])),
+            law(_to_uniform(words[2])), law(_to_uniform(words[3])),
+        )  # fmt: skip
+
+    @device
     def fill(key0, key1, purpose, tau, client, scale, out):
         like = np.empty(0, np.uint64)
-        size = 4 * lanes(out)
-        for k in range(0, out.size, 2 * size):
+        width = lanes(out)
+        size = 8 * width
+        whole = out.size // size * size
+        for k in range(0, whole, size):
             a, b = philox_pair_vectors(like, k // 4, client, tau, purpose, key0, key1)
-            _store_in_order(
-                out, k, law(_to_uniform(a[0])), law(_to_uniform(a[1])), law(_to_uniform(a[2])),
-                law(_to_uniform(a[3])), scale,
-            )  # fmt: skip
-            if k + size < out.size:
-                _store_in_order(
-                    out, k + size, law(_to_uniform(b[0])), law(_to_uniform(b[1])),
-                    law(_to_uniform(b[2])), law(_to_uniform(b[3])), scale,
-                )  # fmt: skip
+            v = numbers(a)
+            store(out, k, v[0] * scale)
+            store(out, k + width, v[1] * scale)
+            store(out, k + 2 * width, v[2] * scale)
+            store(out, k + 3 * width, v[3] * scale)
+            v = numbers(b)
+            store(out, k + 4 * width, v[0] * scale)
+            store(out, k + 5 * width, v[1] * scale)
+            store(out, k + 6 * width, v[2] * scale)
+            store(out, k + 7 * width, v[3] * scale)
+        for k in range(whole, out.size, 4 * width):
+            v = numbers(philox_vectors(like, k // 4, client, tau, purpose, key0, key1))
+            _store_some(out, k, v[0], scale)
+            _store_some(out, k + width, v[1], scale)
+            _store_some(out, k + 2 * width, v[2], scale)
+            _store_some(out, k + 3 * width, v[3], scale)
 
     return fill
 

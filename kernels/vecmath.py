@@ -175,6 +175,16 @@ def vector_log(x: Any) -> Any:
 
 
 @device
+def vector_log_normal(x: Any) -> Any:
+    """`vector_log` of numbers that are known to be positive, normal and finite."""
+    if lanes(x) == 8:
+        k, m = _split64(x)
+        return _log_parts64(m - 1.0, k)
+    k, m = _split32(x)
+    return _log_parts32(m - 1.0, k)
+
+
+@device
 def vector_log1p(x: Any) -> Any:
     """log(1 + x) of a vector; see `log1p`."""
     u = x + 1.0
