@@ -42,13 +42,3 @@ class Run:
 
     def time_ten_rounds(self, path, algorithm):
         run(self.algorithm, self.data, rounds=10, engine="reference")
-
-
-class Import:
-    """What a user waits for before any work."""
-
-    def timeraw_import(self):
-        return "import fedepm_fast"
-
-    def timeraw_run(self):
-        return "from fedepm_fast import FedEPM, run"
