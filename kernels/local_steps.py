@@ -17,10 +17,13 @@ which needs no Python:
 updates the clients in `rows`, an array of distinct row numbers, of W, G, out (m, n), step and
 mu (m,), C-contiguous of one dtype. `out` may be W. It returns whether every result is finite,
 which no NaN or infinity in a row, or in x, escapes.
+
+The baselines' local steps are gradient steps, `gradient_steps_kernel`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -29,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _boundary as boundary
+from . import losses  # noqa: F401 - cached gradient steps must answer for its sources as well
 from ._jit import device, kernel, parallel_kernel, warms
 from ._jit import threads as thread_count
 from ._simd import (
@@ -294,6 +298,86 @@ def _parallel(W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_i
         first, last = b * size, min(rows.size, (b + 1) * size)
         finite[b] = _clients(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu)
     return finite.all()
+
+
+# Gradient steps -------------------------------------------------------------------------
+
+
+@functools.cache
+def gradient_steps_kernel(client: Any) -> Any:
+    """The compiled local steps of SFedAvg and SFedProx, given one client's objective.
+
+    Parameters
+    ----------
+    client : compiled function
+        As `losses.client_kernel` gives it: ``client(arrays, i, w, reg, want, gradient, work)``.
+
+    Returns
+    -------
+    compiled function
+        ``finite = f(arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha, local_steps,
+        inner_steps, first_iteration, work, out, mu)``. From v = x, each of the `clients` i,
+        distinct numbers, takes `local_steps` times `inner_steps` steps
+        ``v <- v - gamma[i] * (grad f_i(v) + prox*(v - x))``; ``out[i]`` is the last v and
+        ``mu[i] = mu0 * (1 + c*|v - x|^2) * alpha^(k+1)`` with the last iteration's number k and
+        the v before it. `G` holds the gradients at x. SFedAvg has ``prox = 0`` and one inner
+        step. Of G, out (m, n), reg, gamma and mu (m,) the other rows are not touched: several
+        threads can share the clients, each with its own `work` of `losses.workspace`. All
+        arrays are C-contiguous and of one dtype; nothing is checked.
+    """
+
+    @kernel
+    def gradient_steps(
+        arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha,
+        local_steps, inner_steps, first_iteration, work, out, mu,
+    ):  # fmt: skip
+        growth = mu0 * math.pow(alpha, float(first_iteration + local_steps))
+        gradient = np.empty_like(x)
+        finite = True
+        for i in clients:
+            v, gap = out[i], 0.0
+            _gradient_step(x, x, G[i], gamma[i], prox, v)
+            for t in range(1, local_steps * inner_steps):
+                if t == (local_steps - 1) * inner_steps:
+                    gap = _squared_distance(v, x)
+                client(arrays, i, v, reg[i], True, gradient, work)
+                _gradient_step(v, x, gradient, gamma[i], prox, v)
+            mu[i] = growth * (1.0 + c * gap)
+            finite &= abs(_squared_distance(v, x)) < np.inf
+        return finite
+
+    return gradient_steps
+
+
+@device
+def _gradient_step(v, x, gradient, gamma, prox, out):
+    """``out = v - gamma * (gradient + prox*(v - x))``; `out` may be v."""
+    n, width = x.size, lanes(x)
+    for j in range(0, n, width):
+        w = load_partial(v, j, n - j, 0.0)
+        slope = load_partial(gradient, j, n - j, 0.0)
+        slope = fma(splat(x, prox), w - load_partial(x, j, n - j, 0.0), slope)
+        store_partial(out, j, w - gamma * slope, n - j)
+
+
+@device
+def _squared_distance(v, x):
+    n, width = x.size, lanes(x)
+    total = splat(x, 0.0)
+    for j in range(0, n, width):
+        d = load_partial(v, j, n - j, 0.0) - load_partial(x, j, n - j, 0.0)
+        total = fma(d, d, total)
+    return horizontal_sum(total)
+
+
+@kernel
+def _positive(step):
+    """Whether all are positive and finite: two NumPy reductions take as long as the steps."""
+    wrong = 0
+    for value in step:
+        if not 0.0 < value < np.inf:
+            wrong += 1
+    return wrong == 0
 
 
 # Python ---------------------------------------------------------------------------------

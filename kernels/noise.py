@@ -8,231 +8,300 @@ same bits. With U the midpoint of one of 2^52 equal cells of (0, 1), chosen by t
     laplace    the quantile of U, log(2U) or -log(2(1 - U))
     gaussian   the normal quantile of U (Wichura 1988, algorithm AS 241)
 
-Inside other compiled code call ``laplace_row(key0, key1, purpose, tau, client, scale, out)`` or
-``uniform_row``, ``gaussian_row`` with the same arguments and ``standardize_row(scale, row)``:
-they write one client's float64 row, allocate nothing and need no Python. Integers are uint64.
+float32 numbers are those of float64 to a few units of the last place.
+
+Inside other compiled code call ``laplace_rows(key0, key1, purpose, tau, clients, scale,
+deviations, out)``, or ``uniform_rows``, ``gaussian_rows`` with the same arguments. They write
+one row of `out` (s, n) for each of `clients` (s,) times `scale` (s,); if `deviations` is not
+empty but (s,) too, rows are then shifted to mean 0 and scaled to these standard deviations.
+They allocate nothing and need no Python. Keys, `purpose`, `tau` and `clients` are uint64;
+`scale`, `deviations` and `out` float64, or float32 for ``laplace_rows_single`` and so on.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _boundary as boundary
+from . import _noise_laws as laws
 from ._jit import device, kernel, parallel_kernel, warms
 from ._jit import threads as thread_count
 from ._simd import (
-    absolute,
-    copysign,
     fma,
-    from_bits,
+    gather,
+    horizontal_sum,
     interleave,
+    iota,
     lanes,
+    load,
+    load_partial,
     minimum,
-    select,
     splat,
-    sqrt,
     store,
     store_partial,
+    widen,
 )
-from .philox import check_key, philox_pair_vectors, philox_vectors
-from .vecmath import vector_log_normal
+from .philox import in_order, philox_pair, word, wrapping
 
 #: Numbers below which threads cost more than they bring.
 PARALLEL_FROM = 200_000
+#: Numbers, about, that are drawn, and standardised, at a time.
+BLOCK = 16_384
 
-_SHIFT = np.uint64(12)
-_ONE_BITS = np.uint64(0x3FF0000000000000)
-_HALF_CELL = 2.0**-53
-
-# Wichura's rational approximations, constant term last.
-_CENTRE_UP = (
-    2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
-    4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
-    1.3314166789178437745e2, 3.3871328727963666080e0,
-)  # fmt: skip
-_CENTRE_DOWN = (
-    5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4,
-    2.1213794301586595867e4, 5.3941960214247511077e3, 6.8718700749205790830e2,
-    4.2313330701600911252e1, 1.0,
-)  # fmt: skip
-_NEAR_UP = (
-    7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
-    1.27045825245236838258e0, 3.64784832476320460504e0, 5.76949722146069140550e0,
-    4.63033784615654529590e0, 1.42343711074968357734e0,
-)  # fmt: skip
-_NEAR_DOWN = (
-    1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
-    1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940e0,
-    2.05319162663775882187e0, 1.0,
-)  # fmt: skip
-_FAR_UP = (
-    2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
-    2.65321895265761230930e-2, 2.96560571828504891230e-1, 1.78482653991729133580e0,
-    5.46378491116411436990e0, 6.65790464350110377720e0,
-)  # fmt: skip
-_FAR_DOWN = (
-    2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
-    7.86869131145613259100e-4, 1.48753612908506148525e-2, 1.36929880922735805310e-1,
-    5.99832206555887937690e-1, 1.0,
-)  # fmt: skip
+# ---------------------------------------------------------------------------------
+# Drawing. A row is made of pieces, the numbers of one vector, the last perhaps in part;
+# pieces are counted through all rows. The lanes of `philox_pair` are sixteen blocks of four
+# words: eight pieces of float64, or four of float32, from as many rows as it takes.
+# ---------------------------------------------------------------------------------
 
 
 @device
-def _to_uniform(words):
-    """The midpoint of a cell of (0, 1): exact, and never 0 or 1."""
-    return (from_bits((words >> _SHIFT) | _ONE_BITS) - 1.0) + _HALF_CELL
+def _pieces(out: Any) -> Any:
+    return (out.shape[1] + lanes(out) - 1) // lanes(out)
 
 
 @device
-def _polynomial(x, c):
-    p = fma(splat(x, c[0]), x, splat(x, c[1]))
-    for k in range(2, 8):
-        p = fma(p, x, splat(x, c[k]))
-    return p
+def _counters(clients: Any, row: Any, piece: Any, pieces: Any, shift: Any) -> Any:
+    """Block and client of eight lanes, from a piece of a row on, ``1 << shift`` blocks a piece.
+
+    Lanes beyond the last row repeat it.
+    """
+    lane = iota(clients)
+    p = (lane >> np.uint64(shift)) + np.uint64(piece)
+    # The quotient p // pieces, exact as long as p * pieces < 2**60.
+    down = (p * np.uint64((1 << 60) // pieces + 1)) >> np.uint64(60)
+    p = p - down * np.uint64(pieces)
+    last = splat(down, np.uint64(clients.size - 1))
+    client = gather(clients, minimum(down + np.uint64(row), last))
+    return (p << np.uint64(shift)) + (lane & np.uint64((1 << shift) - 1)), client
 
 
 @device
-def _quantile(p):
-    """The standard normal quantile of p in (0, 1)."""
-    q = p - 0.5
-    r = 0.180625 - q * q
-    centre = q * _polynomial(r, _CENTRE_UP) / _polynomial(r, _CENTRE_DOWN)
-    tail = sqrt(-vector_log_normal(minimum(p, 1.0 - p)))
-    near, far = tail - 1.6, tail - 5.0
-    up = select(tail <= 5.0, _polynomial(near, _NEAR_UP), _polynomial(far, _FAR_UP))
-    down = select(tail <= 5.0, _polynomial(near, _NEAR_DOWN), _polynomial(far, _FAR_DOWN))
-    return select(absolute(q) <= 0.425, centre, copysign(up / down, q))
+def _put(out: Any, row: Any, piece: Any, inside: Any, value: Any, scale: Any) -> None:
+    """Store what a row has of a piece, and nothing if not `inside`; without a branch."""
+    n, width = out.shape[1], lanes(out)
+    count = min(width, n - piece * width) * inside
+    value = value * scale[min(row, scale.size - 1)]
+    store_partial(out, min(row * n + piece * width, out.size), value, count)
 
 
 @device
-def _store_some(out, k, value, scale):
-    """Store the lanes of a vector that lie within the row."""
-    left = out.size - k
-    if left >= lanes(out):
-        store(out, k, value * scale)
-    elif left > 0:
-        store_partial(out, k, value * scale, left)
+def _after(row: Any, piece: Any, pieces: Any) -> Any:
+    """The piece that follows, and its row."""
+    down = (piece + 1) // pieces
+    return row + down, piece + 1 - down * pieces
 
 
-@device
-def _laplace_quantile(p):
-    """The standard Laplace quantile of p in (0, 1)."""
-    return copysign(-vector_log_normal(2.0 * minimum(p, 1.0 - p)), p - 0.5)
+def _fill(law: Any) -> Any:
+    """The function that draws float64 rows by a law.
 
-
-@device
-def _in_order(v0, v1, v2, v3):
-    """What became of words 0, 1, 2, 3 of eight blocks, block by block."""
-    even, odd = interleave(v0, v2), interleave(v1, v3)
-    low, high = interleave(even[0], odd[0]), interleave(even[1], odd[1])
-    return low[0], low[1], high[0], high[1]
-
-
-def _make_row(law: Any) -> Any:
-    """The function that fills a row by a law of the uniform numbers."""
+    Arrays are not handed to functions that branch: the compiler would count references to them.
+    """
 
     @device
-    def numbers(words):
-        return _in_order(
-            law(_to_uniform(words[0])), law(_to_uniform(words[1])),
-            law(_to_uniform(words[2])), law(_to_uniform(words[3])),
-        )  # fmt: skip
-
-    @device
-    def fill(key0, key1, purpose, tau, client, scale, out):
-        like = np.empty(0, np.uint64)
-        width = lanes(out)
-        size = 8 * width
-        whole = out.size // size * size
-        for k in range(0, whole, size):
-            a, b = philox_pair_vectors(like, k // 4, client, tau, purpose, key0, key1)
-            v = numbers(a)
-            store(out, k, v[0] * scale)
-            store(out, k + width, v[1] * scale)
-            store(out, k + 2 * width, v[2] * scale)
-            store(out, k + 3 * width, v[3] * scale)
-            v = numbers(b)
-            store(out, k + 4 * width, v[0] * scale)
-            store(out, k + 5 * width, v[1] * scale)
-            store(out, k + 6 * width, v[2] * scale)
-            store(out, k + 7 * width, v[3] * scale)
-        for k in range(whole, out.size, 4 * width):
-            v = numbers(philox_vectors(like, k // 4, client, tau, purpose, key0, key1))
-            _store_some(out, k, v[0], scale)
-            _store_some(out, k + width, v[1], scale)
-            _store_some(out, k + 2 * width, v[2], scale)
-            _store_some(out, k + 3 * width, v[3], scale)
+    def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
+        n, pieces = out.shape[1], _pieces(out)
+        tau, purpose = splat(clients, tau), splat(clients, purpose)
+        for q in range(first, last, 8):
+            row, piece = q // pieces, q % pieces
+            k = row * n + piece * 8
+            whole = (piece + 8) * 8 <= n and q + 8 <= last
+            if whole:
+                a0 = iota(clients) + np.uint64(2 * piece)
+                b0 = a0 + np.uint64(8)
+                a1 = b1 = splat(clients, clients[row])
+            else:
+                a0, a1 = _counters(clients, row, piece, pieces, 1)
+                b0, b1 = _counters(clients, row, piece + 4, pieces, 1)
+            w, other = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
+            for half in range(0, 8, 4):
+                v0, v1, v2, v3 = in_order(law(w[0]), law(w[1]), law(w[2]), law(w[3]))
+                w = other
+                if whole:
+                    factor = scale[row]
+                    store(out, k, v0 * factor)
+                    store(out, k + 8, v1 * factor)
+                    store(out, k + 16, v2 * factor)
+                    store(out, k + 24, v3 * factor)
+                    k += 32
+                else:
+                    _put(out, row, piece, q + half < last, v0, scale)
+                    row, piece = _after(row, piece, pieces)
+                    _put(out, row, piece, q + half + 1 < last, v1, scale)
+                    row, piece = _after(row, piece, pieces)
+                    _put(out, row, piece, q + half + 2 < last, v2, scale)
+                    row, piece = _after(row, piece, pieces)
+                    _put(out, row, piece, q + half + 3 < last, v3, scale)
+                    row, piece = _after(row, piece, pieces)
 
     return fill
 
 
-@device
-def _same(p):
-    return p
-
-
-@device
-def _standardize_row(scale, row):
-    n = row.size
-    mean = 0.0
-    for j in range(n):
-        mean += row[j]
-    mean /= n
-    rest, squares = 0.0, 0.0
-    for j in range(n):
-        row[j] -= mean
-        rest += row[j]
-        squares += row[j] * row[j]
-    # The rest is what rounding left of the mean.
-    deviation = np.sqrt((squares - rest * rest / n) / (n - 1))
-    for j in range(n):
-        row[j] = row[j] / deviation * scale
-
-
-def _make(law: Any) -> tuple[Any, Any, Any]:
-    """One row, and serial and parallel kernels of many, by a law of the uniform numbers."""
-    fill = _make_row(law)
-
-    @kernel
-    def row(key0, key1, purpose, tau, client, scale, out):
-        fill(key0, key1, purpose, tau, client, scale, out)
+def _fill_single(law: Any) -> Any:
+    """The same for float32."""
 
     @device
-    def rows(standardize, key0, key1, purpose, tau, clients, scale, first, last, out):
-        for i in range(first, last):
-            # A standardised row is scaled at the end.
-            factor = 1.0 if standardize else scale[i]
-            fill(key0, key1, purpose, tau, np.uint64(clients[i]), factor, out[i])
-            if standardize:
-                _standardize_row(scale[i], out[i])
+    def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
+        n, pieces = out.shape[1], _pieces(out)
+        tau, purpose = splat(clients, tau), splat(clients, purpose)
+        for q in range(first, last, 4):
+            row, piece = q // pieces, q % pieces
+            k = row * n + piece * 16
+            whole = (piece + 4) * 16 <= n and q + 4 <= last
+            if whole:
+                a0 = iota(clients) + np.uint64(4 * piece)
+                b0 = a0 + np.uint64(8)
+                a1 = b1 = splat(clients, clients[row])
+            else:
+                a0, a1 = _counters(clients, row, piece, pieces, 2)
+                b0, b1 = _counters(clients, row, piece + 2, pieces, 2)
+            w, other = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
+            for half in range(0, 4, 2):
+                even, odd = interleave(law(w[0], w[1]), law(w[2], w[3]))
+                v0, v1 = interleave(even, odd)
+                w = other
+                if whole:
+                    store(out, k, v0 * scale[row])
+                    store(out, k + 16, v1 * scale[row])
+                    k += 32
+                else:
+                    _put(out, row, piece, q + half < last, v0, scale)
+                    row, piece = _after(row, piece, pieces)
+                    _put(out, row, piece, q + half + 1 < last, v1, scale)
+                    row, piece = _after(row, piece, pieces)
+
+    return fill
+
+
+# ---------------------------------------------------------------------------------
+# Standardised rows
+# ---------------------------------------------------------------------------------
+
+
+@device
+def _sixteen(row: Any, j: Any, fill: Any) -> Any:
+    """Sixteen numbers of a row as two vectors of float64, `fill` beyond its end."""
+    if j + 16 <= row.size:
+        return load(row, j), load(row, j + 8)
+    high = min(j + 8, row.size)
+    return (
+        load_partial(row, j, row.size - j, fill),
+        load_partial(row, high, row.size - high, fill),
+    )
+
+
+@device
+def _sixteen_single(row: Any, j: Any, fill: Any) -> Any:
+    if j + 16 <= row.size:
+        return widen(load(row, j))
+    return widen(load_partial(row, j, row.size - j, fill))
+
+
+def _standardize(sixteen: Any) -> Any:
+    """The function that gives a row mean 0 and a standard deviation (ddof 1)."""
+
+    @device
+    def moments(row, centre):
+        """Sum and sum of squares about a centre, in float64."""
+        shift = splat(0.0, centre)
+        sum0 = sum1 = squares0 = squares1 = splat(0.0, 0.0)
+        for j in range(0, row.size, 16):
+            a, b = sixteen(row, j, centre)
+            a, b = a - shift, b - shift
+            sum0, sum1 = sum0 + a, sum1 + b
+            squares0, squares1 = fma(a, a, squares0), fma(b, b, squares1)
+        return horizontal_sum(sum0 + sum1), horizontal_sum(squares0 + squares1)
+
+    @device
+    def standardize(row, deviation):
+        n, width = row.size, lanes(row)
+        centre = row.dtype.type(moments(row, row.dtype.type(0.0))[0] / n)
+        # The rest is what rounding left of the mean.
+        rest, squares = moments(row, centre)
+        mean = splat(row, centre + rest / n)
+        factor = splat(row, deviation / np.sqrt((squares - rest * rest / n) / (n - 1)))
+        whole = n - n % width
+        for j in range(0, whole, width):
+            store(row, j, (load(row, j) - mean) * factor)
+        if whole < n:
+            v = load_partial(row, whole, n - whole, centre)
+            store_partial(row, whole, (v - mean) * factor, n - whole)
+
+    return standardize
+
+
+# ---------------------------------------------------------------------------------
+# Kernels
+# ---------------------------------------------------------------------------------
+
+
+class _Kernels(NamedTuple):
+    rows: Any
+    parallel: Any
+
+
+def _make(fill: Any, standardize: Any) -> _Kernels:
+    @device
+    def step(deviations, out):
+        """Pieces in a block: if rows are standardised, of whole rows."""
+        pieces = _pieces(out)
+        some = BLOCK // lanes(out)
+        return max(1, some // pieces) * pieces if deviations.size else some
+
+    @device
+    def block(key0, key1, purpose, tau, clients, scale, deviations, first, out):
+        pieces = _pieces(out)
+        last = min(first + step(deviations, out), out.shape[0] * pieces)
+        fill(key0, key1, purpose, tau, clients, scale, first, last, out)
+        if deviations.size:
+            for i in range(first // pieces, last // pieces):
+                standardize(out[i], deviations[i])
 
     @kernel
-    def serial(standardize, key0, key1, purpose, tau, clients, scale, out):
-        rows(standardize, key0, key1, purpose, tau, clients, scale, 0, out.shape[0], out)
+    def rows(key0, key1, purpose, tau, clients, scale, deviations, out):
+        if out.size:
+            for first in range(0, out.shape[0] * _pieces(out), step(deviations, out)):
+                block(key0, key1, purpose, tau, clients, scale, deviations, first, out)
 
     @parallel_kernel
-    def parallel(standardize, key0, key1, purpose, tau, clients, scale, blocks, out):
-        m = out.shape[0]
-        for b in numba.prange(blocks):
-            first, last = b * m // blocks, (b + 1) * m // blocks
-            rows(standardize, key0, key1, purpose, tau, clients, scale, first, last, out)
+    def parallel(key0, key1, purpose, tau, clients, scale, deviations, out):
+        each = step(deviations, out)
+        for b in numba.prange((out.shape[0] * _pieces(out) + each - 1) // each):
+            block(key0, key1, purpose, tau, clients, scale, deviations, b * each, out)
 
-    return row, serial, parallel
-
-
-uniform_row, *_UNIFORM = _make(_same)
-laplace_row, *_LAPLACE = _make(_laplace_quantile)
-gaussian_row, *_GAUSSIAN = _make(_quantile)
+    return _Kernels(rows, parallel)
 
 
-@kernel
-def standardize_row(scale, row):
-    """Shift a row to mean 0 and scale it to standard deviation `scale` (ddof 1), in place."""
-    _standardize_row(scale, row)
+@device
+def _leave(row: Any, deviation: Any) -> None:
+    """Only Laplace rows are standardised."""
+
+
+# For float64 and for float32.
+_LAPLACE = (
+    _make(_fill(laws.laplace), _standardize(_sixteen)),
+    _make(_fill_single(laws.laplace_single), _standardize(_sixteen_single)),
+)
+_UNIFORM = (
+    _make(_fill(laws.uniform), _leave),
+    _make(_fill_single(laws.uniform_single), _leave),
+)
+_GAUSSIAN = (
+    _make(_fill(laws.gaussian), _leave),
+    _make(_fill_single(laws.gaussian_single), _leave),
+)
+uniform_rows, uniform_rows_single = (k.rows for k in _UNIFORM)
+laplace_rows, laplace_rows_single = (k.rows for k in _LAPLACE)
+gaussian_rows, gaussian_rows_single = (k.rows for k in _GAUSSIAN)
+
+
+# ---------------------------------------------------------------------------------
+# For Python
+# ---------------------------------------------------------------------------------
 
 
 def laplace(
@@ -256,18 +325,20 @@ def laplace(
     seed, trial : int
         The key of the run, each in ``[0, 2**64)``.
     purpose, tau : int
-        What the noise is for, and the round.
+        What the noise is for, and the round, each in ``[0, 2**64)``.
     clients : array_like of int, shape (s,)
+        In any order, each at least 0.
     n : int
-        Coordinates.
+        Coordinates, at least 0.
     standardize : bool
         Shift and scale every row to mean 0 and standard deviation 1 (ddof 1); n must be at
         least 2. Such a row has no density; it is what the authors' program adds.
     scale : array_like, shape () or (s,), optional
         Factor of every row, 1 by default.
     dtype : float64 or float32
-        float32 noise is the float64 noise, rounded.
-    out : ndarray of shape (s, n), optional
+        float32 noise is that of float64 to 4 units of the last place, at less than two thirds
+        of its time.
+    out : ndarray of shape (s, n) and of this dtype, optional
         Where to write.
     threads : int, optional
         1 by default; the same bits for any number.
@@ -281,8 +352,6 @@ def laplace(
     TypeError, ValueError
         Naming the argument.
     """
-    if standardize:
-        boundary.integer("n", n, low=2)
     return _noise(
         _LAPLACE, seed, trial, purpose, tau, clients, n, standardize, scale, dtype, out, threads
     )
@@ -319,60 +388,56 @@ def uniform(
     out: NDArray[Any] | None = None,
     threads: int | None = None,
 ) -> NDArray[Any]:
-    """Uniform numbers in (0, 1) of clients in a round; arguments as for `laplace`.
+    """Uniform numbers in (0, 1), without the ends, of clients in a round.
 
-    In float32 the largest are rounded to 1.
+    Arguments as for `laplace`. float32 numbers are those of float64 rounded, but below 1.
     """
     return _noise(_UNIFORM, seed, trial, purpose, tau, clients, n, False, None, dtype, out, threads)
 
 
 def _noise(
-    kernels: Any, seed: Any, trial: Any, purpose: Any, tau: Any, clients: Any, n: Any,
-    standardize: bool, scale: Any, dtype: Any, out: Any, threads: Any,
+    kernels: tuple[_Kernels, _Kernels], seed: Any, trial: Any, purpose: Any, tau: Any,
+    clients: Any, n: Any, standardize: bool, scale: Any, dtype: Any, out: Any, threads: Any,
 ) -> NDArray[Any]:  # fmt: skip
-    key = check_key(seed, trial)
-    top = 2**64 - 1
-    counter = (
-        np.uint64(boundary.integer("purpose", purpose, high=top)),
-        np.uint64(boundary.integer("tau", tau, high=top)),
-    )
+    names = ("seed", "trial", "purpose", "tau")
+    counter = map(word, names, (seed, trial, purpose, tau))
     who = boundary.as_integers("clients", clients)
-    if len(who) and who.min() < 0:
+    if who.size and who.min() < 0:
         raise ValueError(f"clients must be at least 0, got {who.min()}")
-    shape = (len(who), boundary.integer("n", n))
+    who = who.view(np.uint64)
+    shape = (who.size, boundary.integer("n", n, low=2 if standardize else 0, high=2**32 - 1))
     dtype = np.dtype(dtype)
     if dtype not in boundary.FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {dtype}")
-    factors = np.ones(len(who))
-    if scale is not None:
-        factors = boundary.as_floats("scale", scale).astype(np.float64)
-        if factors.shape not in ((), (len(who),)):
-            raise ValueError(f"scale must have shape () or ({len(who)},), got {factors.shape}")
-        boundary.check_finite("scale", factors)
-        factors = np.ascontiguousarray(np.broadcast_to(factors, len(who)))
+    scales = np.ones(who.size, dtype) if scale is None else _scales(scale, who.size, dtype)
+    none = np.empty(0, dtype)
+    factors, deviations = (np.ones(who.size, dtype), scales) if standardize else (scales, none)
     count = 1 if threads is None else boundary.integer("threads", threads, low=1)
-    out = boundary.output("out", out, shape, dtype)
-    if out.size == 0:
-        return out
-    serial, parallel = kernels
-    # float32 rows are drawn as float64, a few at a time, and rounded.
-    step = len(who) if dtype == np.float64 else max(1, (1 << 16) // shape[1])
-    with np.errstate(over="ignore"):
-        for i in range(0, len(who), step):
-            rows = slice(i, i + step)
-            part = out[rows] if dtype == np.float64 else np.empty((len(who[rows]), shape[1]))
-            if count > 1 and part.size >= PARALLEL_FROM and len(part) > 1:
-                with thread_count(count):
-                    parallel(standardize, *key, *counter, who[rows], factors[rows],
-                             min(len(part), 4 * count), part)  # fmt: skip
-            else:
-                serial(standardize, *key, *counter, who[rows], factors[rows], part)
-            if dtype == np.float32:
-                out[rows] = part
+    out = boundary.output("out", out, shape, dtype, who)
+    rows, parallel = kernels[dtype == np.float32]
+    with wrapping():
+        if count > 1 and out.size >= PARALLEL_FROM:
+            with thread_count(count):
+                parallel(*counter, who, factors, deviations, out)
+        else:
+            rows(*counter, who, factors, deviations, out)
     return out
+
+
+def _scales(scale: Any, size: int, dtype: Any) -> NDArray[Any]:
+    """Factors of all rows, such that their products with the largest numbers stay finite."""
+    given = boundary.as_floats("scale", scale).astype(np.float64, copy=False)
+    if given.shape not in ((), (size,)):
+        raise ValueError(f"scale must have shape () or ({size},), got {given.shape}")
+    boundary.check_finite("scale", given)
+    most = float(np.finfo(dtype).max) / 64
+    if given.size and np.abs(given).max() > most:
+        raise ValueError(f"scale must be at most {most:.3g} in {dtype}, got {given.max():g}")
+    return np.ascontiguousarray(np.broadcast_to(given, size), dtype)
 
 
 @warms
 def _warm() -> None:
-    for law in (uniform, laplace, gaussian):
-        law(0, 0, 0, 0, [0], 2)
+    for dtype in boundary.FLOATS:
+        for law in (uniform, laplace, gaussian):
+            law(0, 0, 0, 0, [0], 2, dtype=dtype)

@@ -3,33 +3,38 @@
 The words of a counter are those of ``numpy.random.Philox``, which steps its counter before
 the first block: its first four words for ``counter=c`` are those of ``c + 1`` here.
 
-`philox_block` works on vectors of eight counters and on scalars alike, in any compiled code.
+Inside other compiled code call `philox_block`, on vectors of eight counters or on scalars,
+`philox_pair`, on two vectors, or ``fill_words(key0, key1, purpose, tau, client, out)``, which
+fills a uint64 array of any length. Integers are uint64.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _boundary as boundary
-from ._jit import device, kernel, warms
-from ._simd import interleave, iota, lanes, load, splat, store
+from ._jit import JIT_DISABLED, device, kernel, warms
+from ._simd import interleave, iota, lanes, load, splat, store, store_partial
 
 MULTIPLIER0, MULTIPLIER1 = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 WEYL0, WEYL1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+ROUNDS = 10
+TOP = 2**64 - 1
+
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _A0, _A1 = np.uint64(MULTIPLIER0), np.uint64(MULTIPLIER1)
 _A0_HIGH, _A0_LOW = np.uint64(MULTIPLIER0 >> 32), np.uint64(MULTIPLIER0 & 0xFFFFFFFF)
 _A1_HIGH, _A1_LOW = np.uint64(MULTIPLIER1 >> 32), np.uint64(MULTIPLIER1 & 0xFFFFFFFF)
 _W0, _W1 = np.uint64(WEYL0), np.uint64(WEYL1)
-ROUNDS = 10
 
 
 @device
-def _multiply(high, low, whole, b):
+def _multiply(high: Any, low: Any, whole: Any, b: Any) -> Any:
     """Upper and lower 64 bits of a constant, given as halves and whole, times b."""
     b_low = b & _LOW
     b_high = b >> _HALF
@@ -39,8 +44,8 @@ def _multiply(high, low, whole, b):
 
 
 @device
-def philox_block(c0, c1, c2, c3, key0, key1):
-    """The four words of each counter; counters are uint64 vectors, the key uint64 scalars."""
+def philox_block(c0: Any, c1: Any, c2: Any, c3: Any, key0: Any, key1: Any) -> Any:
+    """The four words of each counter; counters are uint64 vectors or scalars, keys scalars."""
     for _ in range(ROUNDS):
         high0, low0 = _multiply(_A0_HIGH, _A0_LOW, _A0, c0)
         high1, low1 = _multiply(_A1_HIGH, _A1_LOW, _A1, c2)
@@ -51,8 +56,12 @@ def philox_block(c0, c1, c2, c3, key0, key1):
 
 
 @device
-def philox_pair(a0, a1, a2, a3, b0, b1, b2, b3, key0, key1):
-    """Two blocks side by side: one alone waits for its own multiplications."""
+def philox_pair(a0: Any, a1: Any, b0: Any, b1: Any, c2: Any, c3: Any, key0: Any, key1: Any) -> Any:
+    """Two blocks side by side, alike in their upper words.
+
+    One alone waits most of the time for its own multiplications.
+    """
+    a2, a3, b2, b3 = c2, c3, c2, c3
     for _ in range(ROUNDS):
         high0, low0 = _multiply(_A0_HIGH, _A0_LOW, _A0, a0)
         high1, low1 = _multiply(_A1_HIGH, _A1_LOW, _A1, a2)
@@ -66,44 +75,44 @@ def philox_pair(a0, a1, a2, a3, b0, b1, b2, b3, key0, key1):
 
 
 @device
-def philox_pair_vectors(like, block, client, tau, purpose, key0, key1):
-    """Words of sixteen consecutive blocks of one client and round, in two halves."""
-    a0 = iota(like) + np.uint64(block)
-    b0 = a0 + np.uint64(lanes(like))
-    c1 = splat(like, np.uint64(client))
-    c2 = splat(like, np.uint64(tau))
-    c3 = splat(like, np.uint64(purpose))
-    return philox_pair(a0, c1, c2, c3, b0, c1, c2, c3, key0, key1)
+def in_order(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
+    """Four vectors of what became of words 0, 1, 2, 3 of eight blocks, block by block."""
+    even, odd = interleave(v0, v2), interleave(v1, v3)
+    return interleave(even[0], odd[0]) + interleave(even[1], odd[1])
 
 
 @device
-def philox_vectors(like, block, client, tau, purpose, key0, key1):
-    """Words of eight consecutive blocks of one client and round; `like` is a uint64 array."""
-    c0 = iota(like) + np.uint64(block)
-    c1 = splat(like, np.uint64(client))
-    c2 = splat(like, np.uint64(tau))
-    c3 = splat(like, np.uint64(purpose))
-    return philox_block(c0, c1, c2, c3, key0, key1)
+def _store_some(out: Any, k: Any, value: Any) -> None:
+    left = out.size - k
+    if left >= lanes(out):
+        store(out, k, value)
+    elif left > 0:
+        store_partial(out, k, value, left)
 
 
 @kernel
-def fill_words(key0, key1, purpose, tau, client, out):
-    """Write the words of a client and round to a uint64 array whose length is a multiple of 32."""
+def fill_words(key0: Any, key1: Any, purpose: Any, tau: Any, client: Any, out: Any) -> None:
+    """Write the first words of a client and round to a uint64 array."""
     width = lanes(out)
-    block = 0
-    for k in range(0, out.size, 4 * width):
-        w0, w1, w2, w3 = philox_vectors(out, block, client, tau, purpose, key0, key1)
-        even, odd = interleave(w0, w2), interleave(w1, w3)
-        low, high = interleave(even[0], odd[0]), interleave(even[1], odd[1])
-        store(out, k, low[0])
-        store(out, k + width, low[1])
-        store(out, k + 2 * width, high[0])
-        store(out, k + 3 * width, high[1])
-        block += width
+    client, tau, purpose = splat(out, client), splat(out, tau), splat(out, purpose)
+    for k in range(0, out.size, 8 * width):
+        a0 = iota(out) + np.uint64(k // 4)
+        b0 = a0 + np.uint64(width)
+        a, b = philox_pair(a0, client, b0, client, tau, purpose, key0, key1)
+        w0, w1, w2, w3 = in_order(a[0], a[1], a[2], a[3])
+        _store_some(out, k, w0)
+        _store_some(out, k + width, w1)
+        _store_some(out, k + 2 * width, w2)
+        _store_some(out, k + 3 * width, w3)
+        w0, w1, w2, w3 = in_order(b[0], b[1], b[2], b[3])
+        _store_some(out, k + 4 * width, w0)
+        _store_some(out, k + 5 * width, w1)
+        _store_some(out, k + 6 * width, w2)
+        _store_some(out, k + 7 * width, w3)
 
 
 @kernel
-def _philox(counters, key0, key1, out):
+def _philox(counters: Any, key0: Any, key1: Any, out: Any) -> None:
     """Words of counters (4, N), N a multiple of the lanes."""
     n = counters.shape[1]
     width = lanes(counters)
@@ -114,6 +123,24 @@ def _philox(counters, key0, key1, out):
         )  # fmt: skip
         for r in range(4):
             store(out, r * n + j, words[r])
+
+
+# ---------------------------------------------------------------------------------
+# For Python
+# ---------------------------------------------------------------------------------
+
+
+def wrapping() -> Any:
+    """A context in which sums and products of uint64 wrap around without a warning.
+
+    Compiled code never warns; without compilation NumPy's scalars do.
+    """
+    return np.errstate(over="ignore") if JIT_DISABLED else contextlib.nullcontext()
+
+
+def word(name: str, value: Any) -> np.uint64:
+    """`value`, an integer from 0 to 2**64 - 1, as a word of a key or counter."""
+    return np.uint64(boundary.integer(name, value, high=TOP))
 
 
 def words(
@@ -128,21 +155,23 @@ def words(
     purpose, tau, client : int
         The upper three words of the counter; the lowest one counts blocks of four words from 0.
     count : int
+        At least 0.
 
     Returns
     -------
     ndarray of uint64, shape (count,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
     """
-    key = check_key(seed, trial)
-    count = boundary.integer("count", count)
-    out = np.empty(-(-count // 32) * 32, np.uint64)
-    counter = (
-        np.uint64(boundary.integer(name, value, high=2**64 - 1))
-        for name, value in (("purpose", purpose), ("tau", tau), ("client", client))
-    )
-    with np.errstate(over="ignore"):
-        fill_words(*key, *counter, out)
-    return out[:count]
+    names = ("seed", "trial", "purpose", "tau", "client")
+    numbers = map(word, names, (seed, trial, purpose, tau, client))
+    out = np.empty(boundary.integer("count", count), np.uint64)
+    with wrapping():
+        fill_words(*numbers, out)
+    return out
 
 
 def philox4x64(counter: ArrayLike, key: tuple[int, int]) -> NDArray[np.uint64]:
@@ -158,26 +187,28 @@ def philox4x64(counter: ArrayLike, key: tuple[int, int]) -> NDArray[np.uint64]:
     Returns
     -------
     ndarray of uint64, shape (..., 4)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
     """
-    counter = np.asarray(counter, dtype=np.uint64)
-    if counter.ndim == 0 or counter.shape[-1] != 4:
-        raise ValueError(f"counter must have shape (..., 4), got {counter.shape}")
-    flat = counter.reshape(-1, 4)
+    array = np.asarray(counter)
+    if array.size and array.dtype.kind not in "ui":
+        raise TypeError(f"counter must be integers, got dtype {array.dtype}")
+    if array.size and array.min() < 0:
+        raise ValueError(f"counter must be at least 0, got {array.min()}")
+    if array.ndim == 0 or array.shape[-1] != 4:
+        raise ValueError(f"counter must have shape (..., 4), got {array.shape}")
+    if len(key) != 2:
+        raise ValueError(f"key must be two integers, got {key!r}")
+    flat = array.reshape(-1, 4)
     columns = np.zeros((4, -(-len(flat) // 8) * 8), np.uint64)
     columns[:, : len(flat)] = flat.T
     out = np.empty_like(columns)
-    with np.errstate(over="ignore"):
-        _philox(columns, *check_key(*key), out)
-    return np.ascontiguousarray(out[:, : len(flat)].T).reshape(counter.shape)
-
-
-def check_key(seed: Any, trial: Any) -> tuple[np.uint64, np.uint64]:
-    """The key of a run, checked."""
-    high = 2**64 - 1
-    return (
-        np.uint64(boundary.integer("seed", seed, high=high)),
-        np.uint64(boundary.integer("trial", trial, high=high)),
-    )
+    with wrapping():
+        _philox(columns, word("key[0]", key[0]), word("key[1]", key[1]), out)
+    return np.ascontiguousarray(out[:, : len(flat)].T).reshape(array.shape)
 
 
 @warms

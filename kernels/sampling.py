@@ -1,8 +1,16 @@
 """Sampling without replacement from the words of a run's Philox stream (Fisher-Yates).
 
-``sample_into(key0, key1, purpose, tau, pool, count, words)`` moves a uniform sample of `count`
-entries of the int64 array `pool` to its front, in random order; `words` is uint64 working memory
-of at least `count` entries, a multiple of 32. It allocates nothing and needs no Python.
+Inside other compiled code call
+
+``sample_into(key0, key1, purpose, tau, pool, count, words)``
+    moves a uniform sample of `count` entries of the int64 array `pool` to its front, in random
+    order;
+``select_into(key0, key1, select, cover, tau, count, coverage_rounds, pool, words, marks)``
+    writes `count` of the numbers 0, ..., m - 1 to the front of the int64 array `pool` (m,), in
+    increasing order; `select` and `cover` are purposes, and ``coverage_rounds=0`` is for none.
+
+Working memory: `words` of at least `count` uint64 (m with coverage), `marks` of m booleans.
+Nothing is allocated. Keys, purposes and `tau` are uint64, counts int64; fewer than 2**32 entries.
 """
 
 from __future__ import annotations
@@ -14,27 +22,73 @@ from numpy.typing import NDArray
 
 from . import _boundary as boundary
 from ._jit import device, kernel, warms
-from .philox import check_key, fill_words
+from .philox import fill_words, word, wrapping
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
 @device
-def _bounded(word, bound):
+def _bounded(word: Any, bound: Any) -> Any:
     """``(word * bound) >> 64`` for a bound below 2**32: an integer in [0, bound)."""
     high = (word >> _HALF) * bound
     return (high + (((word & _LOW) * bound) >> _HALF)) >> _HALF
 
 
 @kernel
-def sample_into(key0, key1, purpose, tau, pool, count, words):
+def sample_into(
+    key0: Any, key1: Any, purpose: Any, tau: Any, pool: Any, count: Any, words: Any
+) -> None:
     """See the module."""
-    fill_words(key0, key1, purpose, tau, np.uint64(0), words)
+    fill_words(key0, key1, purpose, tau, np.uint64(0), words[:count])
     n = pool.size
     for i in range(count):
         j = i + np.int64(_bounded(words[i], np.uint64(n - i)))
         pool[i], pool[j] = pool[j], pool[i]
+
+
+@device
+def _write_where(marks: Any, wanted: Any, out: Any) -> None:
+    """Write the indices of the marks that are as wanted, in increasing order."""
+    k = 0
+    for i in range(marks.size):
+        if marks[i] == wanted:
+            out[k] = i
+            k += 1
+
+
+@kernel
+def select_into(
+    key0: Any, key1: Any, select: Any, cover: Any, tau: Any, count: Any, coverage_rounds: Any,
+    pool: Any, words: Any, marks: Any,
+) -> None:  # fmt: skip
+    """See the module."""
+    m, dealt = pool.size, 0
+    marks[:] = False
+    for i in range(m):
+        pool[i] = i
+    if coverage_rounds > 0:
+        # A random order of all is dealt to a group of rounds, the first ones getting one more
+        # where the division leaves a rest; then the round is filled up from the others.
+        s0 = np.uint64(coverage_rounds)
+        sample_into(key0, key1, cover, tau // s0, pool, m, words)
+        position, each, rest = np.int64(tau % s0), m // coverage_rounds, m % coverage_rounds
+        first = position * each + min(position, rest)
+        dealt = each + (1 if position < rest else 0)
+        for i in range(first, first + dealt):
+            marks[pool[i]] = True
+        _write_where(marks, False, pool)
+    sample_into(key0, key1, select, tau, pool[: m - dealt], count - dealt, words)
+    for i in range(count - dealt):
+        marks[pool[i]] = True
+    _write_where(marks, True, pool)
+
+
+# ---------------------------------------------------------------------------------
+# For Python
+# ---------------------------------------------------------------------------------
+
+_MOST = 2**32 - 1
 
 
 def sample(
@@ -56,24 +110,74 @@ def sample(
     Returns
     -------
     ndarray of int64, shape (count,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
     """
-    key = check_key(seed, trial)
-    top = 2**64 - 1
-    counter = (
-        np.uint64(boundary.integer("purpose", purpose, high=top)),
-        np.uint64(boundary.integer("tau", tau, high=top)),
-    )
+    counter = map(word, ("seed", "trial", "purpose", "tau"), (seed, trial, purpose, tau))
     if np.ndim(pool) == 0:
-        drawn = np.arange(boundary.integer("pool", pool, high=2**32 - 1))
+        drawn = np.arange(boundary.integer("pool", pool, high=_MOST))
     else:
         drawn = boundary.as_integers("pool", pool).copy()
     count = boundary.integer("count", count, high=len(drawn))
-    words = np.empty(-(-count // 32) * 32, np.uint64)
-    with np.errstate(over="ignore"):
-        sample_into(*key, *counter, drawn, count, words)
+    with wrapping():
+        sample_into(*counter, drawn, count, np.empty(count, np.uint64))
     return drawn[:count]
+
+
+def select(
+    seed: int,
+    trial: int,
+    tau: int,
+    m: int,
+    m0: int,
+    coverage_rounds: int | None = None,
+    *,
+    purposes: tuple[int, int] = (1, 2),
+) -> NDArray[np.int64]:
+    """The clients of round `tau`, in increasing order.
+
+    Parameters
+    ----------
+    seed, trial : int
+        The key of the run, each in ``[0, 2**64)``.
+    tau : int
+        The round, from 0.
+    m, m0 : int
+        Number of clients, and of those to select.
+    coverage_rounds : int, optional
+        s0 >= 1: every group of s0 rounds, the first from round 0, reaches every client at least
+        once (Zhou and Li, Setup on S^tau). By default every round is drawn alone, uniformly.
+    purposes : tuple of two ints
+        Purposes of the uniform draws and of the random order that is dealt to a group.
+
+    Returns
+    -------
+    ndarray of int64, shape (m0,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument; for too few `coverage_rounds` to reach all clients.
+    """
+    key0, key1, *ids = map(
+        word, ("seed", "trial", "purposes[0]", "purposes[1]", "tau"), (seed, trial, *purposes, tau)
+    )
+    m = boundary.integer("m", m, low=1, high=_MOST)
+    m0 = boundary.integer("m0", m0, low=1, high=m)
+    s0 = 0
+    if coverage_rounds is not None:
+        # Rounds beyond m are dealt nothing.
+        s0 = boundary.integer("coverage_rounds", coverage_rounds, low=-(-m // m0), high=2**62)
+    pool, words = np.empty(m, np.int64), np.empty(m if s0 else m0, np.uint64)
+    with wrapping():
+        select_into(key0, key1, *ids, m0, s0, pool, words, np.empty(m, np.bool_))
+    return pool[:m0].copy()
 
 
 @warms
 def _warm() -> None:
     sample(0, 0, 0, 0, 3, 2)
+    select(0, 0, 0, 3, 2)

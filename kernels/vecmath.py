@@ -296,7 +296,7 @@ def exp(x: Any, out: NDArray[Any] | None = None) -> Any:
     Returns
     -------
     ndarray or scalar
-        Of the shape and dtype of `x`. Error at most 0.9 ulp.
+        Of the shape and dtype of `x`. Error at most 0.95 ulp.
 
     Raises
     ------

@@ -1,197 +1,140 @@
-"""FedEPM's fused local steps against the reference, and what must not change them."""
+"""Local steps against the reference, alone and among other clients."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from problems import small_data
 
-from fedepm_fast.algorithms import FedEPM
-from fedepm_fast.kernels import local_steps
-from fedepm_fast.kernels._jit import JIT_DISABLED
-from fedepm_fast.reference import fedepm_iterates
+from fedepm_fast import FedEPM, Problem, SFedAvg, SFedProx
+from fedepm_fast.kernels import _jit, local_steps, losses
+from fedepm_fast.kernels.local_steps import (
+    fedepm_local_steps,
+    fedepm_local_steps_raw,
+    gradient_steps_kernel,
+)
+from fedepm_fast.reference import fedepm_iterates, learning_rate
 
-FLOATS = (np.float64, np.float32)
-TOLERANCE = {np.float64: 1e-13, np.float32: 1e-5}
-PARAMETERS = dict(lam=1e-3, eta=2e-3, mu0=0.5, c=1e-3, alpha=1.001)
-
-
-def clients(s, n, dtype=np.float64, seed=0):
-    """W, x, G, step of which every branch of the soft threshold is taken."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=n)
-    W = x + 0.5 * rng.normal(size=(s, n))
-    G = 1e-2 * rng.normal(size=(s, n))
-    step = 1 / rng.integers(50, 200, s)
-    return tuple(a.astype(dtype) for a in (W, x, G, step))
+FEW = _jit.JIT_DISABLED
+PARAMETERS = {"lam": 0.3, "eta": 0.2, "mu0": 0.7, "c": 0.05, "alpha": 1.01, "local_steps": 5}
 
 
-def expected(W, x, G, step, tau=3, k0=12, **parameters):
-    algorithm = FedEPM(local_steps=k0, **parameters)
-    W, x, G, step = (a.astype(np.float64) for a in (W, x, G, step))
-    *_, last = fedepm_iterates(algorithm, W, x, G, step, tau)
+def problem(rng, s, n, dtype=np.float64):
+    """W, x, G, step."""
+    W, G = (2 * rng.normal(size=(2, s, n))).astype(dtype)
+    return W, rng.normal(size=n).astype(dtype), G, (0.5 + rng.random(s)).astype(dtype)
+
+
+def reference(W, x, G, step, tau, **changes):
+    algorithm = FedEPM(**PARAMETERS | changes)
+    wide = [a.astype(float) for a in (W, x, G, step)]
+    for w, mu in fedepm_iterates(algorithm, wide[0], *wide[1:], tau):
+        last = w, mu
     return last
 
 
-def run(W, x, G, step, tau=3, k0=12, **options):
-    return local_steps.fedepm_local_steps(
-        W, x, G, step, **{**PARAMETERS, "local_steps": k0, "first_iteration": tau * k0, **options}
+@pytest.mark.parametrize("n", [*range(1, 20), 31, 32, 33, 40, 64, 70, 257])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_equals_the_reference(n, dtype, rng):
+    bound = 1e-12 if dtype == np.float64 else 1e-5
+    for s in (1, 7, 16, 20) if not FEW else (3,):
+        arrays = problem(rng, s, n, dtype)
+        for tau in (0, 3):
+            got, mu = fedepm_local_steps(*arrays, first_iteration=5 * tau, **PARAMETERS)
+            want, want_mu = reference(*arrays, tau)
+            assert got.dtype == mu.dtype == dtype
+            assert np.abs(got - want).max() <= bound * np.abs(want).max()
+            np.testing.assert_allclose(mu, want_mu, rtol=bound)
+
+
+@pytest.mark.parametrize("local", [1, 2, 12])
+@pytest.mark.parametrize("n", [5, 200])
+def test_number_of_steps(local, n, rng):
+    arrays = problem(rng, 4, n)
+    parameters = PARAMETERS | {"local_steps": local}
+    got, _ = fedepm_local_steps(*arrays, first_iteration=2 * local, **parameters)
+    want, _ = reference(*arrays, 2, local_steps=local)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("n", [14, 200])
+def test_a_client_depends_on_nothing_but_itself(n, rng, monkeypatch):
+    monkeypatch.setattr(local_steps, "PARALLEL_FROM", 0)
+    W, x, G, step = problem(rng, 23, n)
+    whole, mu = fedepm_local_steps(W, x, G, step, first_iteration=0, **PARAMETERS)
+    again, _ = fedepm_local_steps(W, x, G, step, first_iteration=0, threads=2, **PARAMETERS)
+    np.testing.assert_array_equal(again, whole)
+    for S in ([4], [22, 3, 9], list(range(0, 23, 2))):
+        part, part_mu = fedepm_local_steps(W[S], x, G[S], step[S], first_iteration=0, **PARAMETERS)
+        np.testing.assert_array_equal(part, whole[S])
+        np.testing.assert_array_equal(part_mu, mu[S])
+    # In place, and some rows only.
+    rows, in_place, some_mu = np.array([2, 17, 5]), W.copy(), np.zeros(23)
+    values = (PARAMETERS[k] for k in ("lam", "eta", "mu0", "c", "alpha", "local_steps"))
+    assert fedepm_local_steps_raw(in_place, x, G, step, rows, *values, 0, in_place, some_mu)
+    np.testing.assert_array_equal(in_place[rows], whole[rows])
+    others = np.setdiff1d(np.arange(23), rows)
+    np.testing.assert_array_equal(in_place[others], W[others])
+    np.testing.assert_array_equal(some_mu[rows], mu[rows])
+    assert fedepm_local_steps(W, x, G, step, first_iteration=0, out=W, **PARAMETERS)[0] is W
+    np.testing.assert_array_equal(W, whole)
+
+
+@pytest.mark.parametrize("algorithm", [
+    SFedAvg(local_steps=3, learning_rate=0.05), SFedAvg(local_steps=1, learning_rate=0.05),
+    SFedProx(local_steps=2, learning_rate=0.05, prox=0.3),
+])  # fmt: skip
+@pytest.mark.parametrize("loss", ["logistic", "least_squares"])
+def test_gradient_steps_are_the_baselines(algorithm, loss, rng):
+    data = small_data(task="classification" if loss == "logistic" else "regression")
+    bound = Problem(data, loss)
+    m, n, k0, tau = bound.n_clients, bound.n_features, algorithm.local_steps, 2
+    rows = losses.pack(data.features, data.labels, data.client_sizes, loss=loss)
+    x, S = rng.normal(size=n), np.array([4, 1, 2])
+    G = bound.gradients(x)
+    want, want_mu = algorithm.local_round(bound, S, x, np.zeros((3, n)), G[S], tau)
+    gamma = np.array(
+        [learning_rate(algorithm.learning_rate, d, k0, tau) for d in data.client_sizes]
     )
-
-
-def agree(got, want, dtype):
-    for ours, theirs in zip(got, want, strict=True):
-        assert ours.dtype == dtype
-        scale = np.abs(theirs).max(initial=1e-300)
-        assert np.abs(ours - theirs).max(initial=0) <= TOLERANCE[dtype] * scale
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 14, 40] if JIT_DISABLED else [*range(1, 71), 1000])
-def test_every_size_is_the_reference(n, dtype):
-    for s in (1, 9) if JIT_DISABLED else range(1, 21):
-        data = clients(s, n, dtype, seed=s)
-        agree(run(*data), expected(*data, **PARAMETERS), dtype)
-
-
-@pytest.mark.parametrize("n", [14, 45])
-@pytest.mark.parametrize("k0", [1, 2, 5])
-@pytest.mark.parametrize("tau", [0, 1000])
-def test_numbers_of_steps(n, k0, tau):
-    data = clients(5, n)
-    want = expected(*data, tau=tau, k0=k0, **PARAMETERS)
-    agree(run(*data, tau=tau, k0=k0), want, np.float64)
-
-
-@settings(deadline=None, max_examples=20)
-@given(
-    lam=st.sampled_from([0.0, 1e-6, 0.1, 10.0]),
-    eta=st.floats(1e-6, 10.0),
-    mu0=st.floats(1e-4, 100.0),
-    c=st.sampled_from([0.0, 1e-8, 1.0]),
-    alpha=st.floats(1.0, 1.1),
-    n=st.sampled_from([3, 14, 50]),
-)
-def test_parameters(lam, eta, mu0, c, alpha, n):
-    parameters = dict(lam=lam, eta=eta, mu0=mu0, c=c, alpha=alpha)
-    data = clients(3, n)
-    got = run(*data, k0=3, **parameters)
-    agree(got, expected(*data, k0=3, **parameters), np.float64)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 14, 20, 45])
-def test_a_client_does_not_depend_on_the_others(n, dtype):
-    s = 41
-    W, x, G, step = clients(s, n, dtype)
-    all_w, all_mu = run(W, x, G, step, k0=3)
-    rng = np.random.default_rng(1)
-    for size in (1, 8, 17, 40):
-        rows = rng.permutation(s)[:size]
-        w, mu = run(W[rows], x, G[rows], step[rows], k0=3)
-        np.testing.assert_array_equal(w, all_w[rows])
-        np.testing.assert_array_equal(mu, all_mu[rows])
-
-
-@pytest.mark.parametrize("n", [1, 14, 45])
-def test_raw_updates_the_chosen_rows_only(n):
-    W, x, G, step = clients(30, n)
-    want, want_mu = run(W, x, G, step)
-    rows = np.array([4, 5, 6, 7, 8, 9, 10, 11, 29, 0, 2])
-    others = np.setdiff1d(np.arange(30), rows)
-    out, mu = W.copy(), np.full(30, -1.0)
-    finite = local_steps.fedepm_local_steps_raw(
-        out, x, G, step, rows, 1e-3, 2e-3, 0.5, 1e-3, 1.001, 12, 36, out, mu
-    )
-    assert finite
-    np.testing.assert_array_equal(out[rows], want[rows])
-    np.testing.assert_array_equal(mu[rows], want_mu[rows])
-    np.testing.assert_array_equal(out[others], W[others])
-    assert (mu[others] == -1).all()
-
-
-@pytest.mark.parametrize("n", [1, 14, 45])
-def test_out(n):
-    W, x, G, step = clients(19, n)
-    want, mu = run(W, x, G, step)
-    out = np.empty_like(W)
-    got, _ = run(W, x, G, step, out=out)
-    assert got is out
-    np.testing.assert_array_equal(out, want)
-    got, in_place_mu = run(W, x, G, step, out=W)
-    assert got is W
-    np.testing.assert_array_equal(W, want)
-    np.testing.assert_array_equal(in_place_mu, mu)
-
-
-@pytest.mark.skipif(JIT_DISABLED, reason="large")
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("s", "n"), [(20_001, 14), (7, 40_001)])
-def test_threads_do_not_change_a_bit(s, n, dtype):
-    data = clients(s, n, dtype)
-    one, two = run(*data), run(*data, threads=2)
-    assert s * n * 12 >= local_steps.PARALLEL_FROM
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_array_equal(a, b)
-    agree(one, expected(*data, **PARAMETERS), dtype)
-
-
-def test_no_clients():
-    w, mu = run(*clients(0, 14))
-    assert w.shape == (0, 14) and mu.shape == (0,)
-
-
-@pytest.mark.parametrize("n", [1, 14, 45])
-@pytest.mark.parametrize("name", ["W", "x", "G"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_named(n, name, value):
-    data = dict(zip(("W", "x", "G", "step"), clients(11, n), strict=True))
-    data[name].flat[-1] = value
-    with pytest.raises(ValueError, match=f"{name} must be finite"):
-        run(**data, k0=1)
-
-
-def test_overflow_is_an_error():
-    W, x, G, step = clients(2, 3)
-    W[1, 1] = 1e200
-    with pytest.raises(ValueError, match="overflows"):
-        run(W, x, G, step)
-    with pytest.raises(ValueError, match="overflows"):
-        run(W, x, G, step, out=W)
+    steps = gradient_steps_kernel(losses.client_kernel(rows))
+    out, mu = np.zeros((m, n)), np.zeros(m)
+    prox, inner = getattr(algorithm, "prox", 0.0), getattr(algorithm, "inner_steps", 1)
+    assert steps(
+        rows.arrays, bound.reg, S, x, G, gamma, prox, algorithm.mu0, algorithm.c,
+        algorithm.alpha, k0, inner, tau * k0, losses.workspace(rows), out, mu,
+    )  # fmt: skip
+    np.testing.assert_allclose(out[S], want, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(mu[S], want_mu, rtol=1e-13)
+    assert not out[[0, 3, 5]].any()
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "words"),
+    ("changes", "error", "message"),
     [
-        (dict(W=np.zeros(3)), ValueError, "W must have 2 dimension"),
-        (dict(G=np.zeros((2, 4))), ValueError, r"G must have shape \(2, 3\)"),
-        (dict(G=np.zeros((2, 3), np.float32)), TypeError, "G must be float64"),
-        (dict(x=np.zeros(4)), ValueError, r"x must have shape \(3,\)"),
-        (dict(step=np.ones(3)), ValueError, r"step must have shape \(2,\)"),
-        (dict(step=np.array([1.0, 0.0])), ValueError, "step must be positive, got 0"),
-        (dict(step=np.array([1.0, np.nan])), ValueError, "step must be finite"),
-        (dict(lam=-1.0), ValueError, "lam must be a finite number >= 0, got -1"),
-        (dict(eta=-1.0), ValueError, "eta must be"),
-        (dict(mu0=0.0), ValueError, "mu0 must be a finite number > 0"),
-        (dict(c=np.nan), ValueError, "c must be"),
-        (dict(alpha="x"), TypeError, "alpha must be"),
-        (dict(k0=0), ValueError, "local_steps must be an integer >= 1, got 0"),
-        (dict(first_iteration=-1), ValueError, "first_iteration must be"),
-        (dict(threads=0), ValueError, "threads must be"),
-        (dict(out=np.zeros((2, 4))), ValueError, "out must have shape"),
+        ({"W": np.ones(3)}, ValueError, "W must have 2 dimension"),
+        ({"G": np.ones((2, 4))}, ValueError, r"G must have shape \(2, 3\)"),
+        ({"G": np.ones((2, 3), np.float32)}, TypeError, "G must be float64 like"),
+        ({"x": np.ones(4)}, ValueError, r"x must have shape \(3,\)"),
+        ({"step": np.zeros(2)}, ValueError, "step must be positive"),
+        ({"step": [1.0, np.nan]}, ValueError, "step must be finite"),
+        ({"lam": -1.0}, ValueError, "lam must be"),
+        ({"eta": -1.0}, ValueError, "eta must be"),
+        ({"mu0": 0.0}, ValueError, "mu0 must be"),
+        ({"c": -1.0}, ValueError, "c must be"),
+        ({"alpha": 0.0}, ValueError, "alpha must be"),
+        ({"local_steps": 0}, ValueError, "local_steps must be"),
+        ({"first_iteration": -1}, ValueError, "first_iteration must be"),
+        ({"threads": 0}, ValueError, "threads must be"),
+        ({"out": np.empty((3, 3))}, ValueError, "out must have shape"),
+        ({"W": np.full((2, 3), np.nan)}, ValueError, "W must be finite"),
+        ({"G": np.full((2, 3), np.inf)}, ValueError, "G must be finite"),
+        ({"x": np.full(3, np.nan)}, ValueError, "x must be finite"),
     ],
 )
-def test_bad_arguments_are_named(change, error, words):
-    data = dict(zip(("W", "x", "G", "step"), clients(2, 3), strict=True))
-    with pytest.raises(error, match=words):
-        run(**{**data, **change})
-
-
-def test_overlaps_are_refused():
-    memory = np.zeros((3, 4))
-    _, x, G, step = clients(2, 4)
-    with pytest.raises(ValueError, match="out must be W or not overlap"):
-        run(memory[:2], x, G, step, out=memory[1:])
-    with pytest.raises(ValueError, match="out must not overlap"):
-        run(memory[:2], x, G, step, out=G)
+def test_bad_input(changes, error, message):
+    arguments = {
+        "W": np.ones((2, 3)), "x": np.ones(3), "G": np.ones((2, 3)), "step": np.ones(2),
+        "first_iteration": 0, **PARAMETERS,
+    }  # fmt: skip
+    with pytest.raises(error, match=message):
+        fedepm_local_steps(**arguments | changes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,17 +11,22 @@ from scipy.special import ndtri
 
 from fedepm_fast import randomness
 from fedepm_fast.kernels import _jit
+from fedepm_fast.kernels import _noise_laws as laws
 from fedepm_fast.kernels import noise as module
+from fedepm_fast.kernels._jit import kernel
+from fedepm_fast.kernels._simd import load, store
 from fedepm_fast.kernels.noise import (
     gaussian,
     laplace,
-    laplace_row,
-    standardize_row,
+    laplace_rows,
+    laplace_rows_single,
     uniform,
 )
+from fedepm_fast.kernels.philox import wrapping
 
 NOISE = randomness.NOISE
 MANY = 40 if _jit.JIT_DISABLED else 2000
+SHAPES = [(7, 99)] if _jit.JIT_DISABLED else [(1, 50_001), (7, 9_999), (5_000, 14), (3, 20_000)]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130])
@@ -36,6 +43,21 @@ def test_equals_the_reference(n):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 64, 65, 130])
+def test_float32_is_float64_to_a_few_units(n):
+    for draw, units in ((uniform, 1), (laplace, 4), (gaussian, 8)):
+        want = draw(5, 6, NOISE, 9, [3, 0, 1100], n)
+        got = draw(5, 6, NOISE, 9, [3, 0, 1100], n, dtype=np.float32)
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, want, rtol=units * 2.0**-24)
+    if n > 1:
+        want = laplace(5, 6, NOISE, 9, [3, 0, 1100], n, standardize=True, scale=2.5)
+        got = laplace(
+            5, 6, NOISE, 9, [3, 0, 1100], n, standardize=True, scale=2.5, dtype=np.float32
+        )
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
+
+
 def test_laws():
     clients = np.arange(MANY)
     for draw, law in ((laplace, stats.laplace), (gaussian, stats.norm), (uniform, stats.uniform)):
@@ -49,39 +71,87 @@ def test_laws():
     np.testing.assert_allclose(rows.std(axis=1, ddof=1), 3, rtol=1e-13)
 
 
-def test_the_ends_of_the_unit_interval_stay_finite():
-    """The quantiles at the first and the last cell."""
-    for u in (2.0**-53, 1 - 2.0**-53, 0.5 - 2.0**-53, 0.5 + 2.0**-53):
-        assert np.isfinite([randomness.laplace_quantile(np.array(u)), ndtri(u)]).all()
+@kernel
+def _apply(law, words, out):
+    for i in range(0, words.size, 8):
+        store(out, i, law(load(words, i)))
+
+
+@kernel
+def _apply_single(law, words, out):
+    for i in range(0, words.size, 16):
+        store(out, i, law(load(words, i), load(words, i + 8)))
+
+
+@pytest.mark.parametrize("name", ["uniform", "laplace", "gaussian"])
+def test_the_ends_and_the_middle_of_the_unit_interval(name):
+    """Words of the first and last cells, of those beside 1/2, and of tails of every size."""
+    middle = 2**63
+    words = [0, 1 << 12, 2**64 - 1, 2**64 - (1 << 12) - 1, middle, middle - 1]
+    words += [middle + (1 << k) for k in range(12, 62)] + [middle - (1 << k) for k in range(12, 62)]
+    words += [1 << k for k in range(13, 63)] + [2**64 - (1 << k) for k in range(13, 63)]
+    words = np.resize(np.array(words, np.uint64), 256)
+    u = randomness.uniform(words)
+    exact = {"uniform": u, "laplace": randomness.laplace_quantile(u), "gaussian": ndtri(u)}[name]
+    got, single = np.empty(256), np.empty(256, np.float32)
+    _apply(getattr(laws, name), words, got)
+    np.testing.assert_allclose(got, exact, rtol=2e-15)
+    _apply_single(getattr(laws, f"{name}_single"), words, single)
+    np.testing.assert_allclose(single, exact, rtol=1e-6)
+    if name == "uniform":
+        assert 0 < got.min() < got.max() < 1
+        assert 0 < single.min() < single.max() < 1
 
 
 @pytest.mark.parametrize("draw", [laplace, gaussian, uniform])
 def test_same_bits_however_drawn(draw, monkeypatch):
     monkeypatch.setattr(module, "PARALLEL_FROM", 0)
     clients = np.arange(23)
+    for dtype in (np.float64, np.float32):
+        alone = functools.partial(draw, dtype=dtype)
+        whole = alone(1, 2, 3, 4, clients, 77)
+        np.testing.assert_array_equal(alone(1, 2, 3, 4, clients, 77, threads=2), whole)
+        np.testing.assert_array_equal(alone(1, 2, 3, 4, clients[::-1], 77), whole[::-1])
+        np.testing.assert_array_equal(alone(1, 2, 3, 4, [7], 77), whole[[7]])
+        for n in (1, 13, 20, 76):
+            np.testing.assert_array_equal(alone(1, 2, 3, 4, clients, n), whole[:, :n])
+        out = np.empty((23, 77), dtype)
+        assert alone(1, 2, 3, 4, clients, 77, out=out) is out
+        np.testing.assert_array_equal(out, whole)
     whole = draw(1, 2, 3, 4, clients, 77)
-    np.testing.assert_array_equal(draw(1, 2, 3, 4, clients, 77, threads=2), whole)
-    np.testing.assert_array_equal(draw(1, 2, 3, 4, clients[::-1], 77), whole[::-1])
-    np.testing.assert_array_equal(draw(1, 2, 3, 4, [7], 77), whole[[7]])
-    np.testing.assert_array_equal(draw(1, 2, 3, 4, clients, 20), whole[:, :20])
-    out = np.empty((23, 77))
-    assert draw(1, 2, 3, 4, clients, 77, out=out) is out
-    np.testing.assert_array_equal(out, whole)
-    single = draw(1, 2, 3, 4, clients, 77, dtype=np.float32)
-    np.testing.assert_array_equal(single, whole.astype(np.float32))
     for other in ((2, 2, 3, 4), (1, 3, 3, 4), (1, 2, 4, 4), (1, 2, 3, 5)):
         assert not np.intersect1d(draw(*other, clients, 77), whole).size
     assert draw(1, 2, 3, 4, [], 5).shape == (0, 5)
 
 
-def test_raw_functions():
-    row, number = np.empty(13), np.uint64
-    with np.errstate(over="ignore"):
-        laplace_row(number(1), number(2), number(3), number(4), number(5), 2.0, row)
-    np.testing.assert_array_equal(row, laplace(1, 2, 3, 4, [5], 13, scale=2.0)[0])
-    standardize_row(1.5, row)
-    want = laplace(1, 2, 3, 4, [5], 13, standardize=True, scale=1.5)[0]
-    np.testing.assert_allclose(row, want, rtol=1e-13)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("rows", "n"), SHAPES)
+def test_same_bits_in_blocks(dtype, rows, n, monkeypatch):
+    """Blocks that end inside a row, at the end of one, and after many."""
+    clients = np.arange(rows)[::-1] * 3
+    for standardize in (False, True):
+        draw = functools.partial(laplace, 1, 2, 3, 4, n=n, standardize=standardize, dtype=dtype)
+        whole = draw(clients=clients)
+        for i in {0, rows // 2, rows - 1}:
+            np.testing.assert_array_equal(whole[[i]], draw(clients=clients[[i]]))
+        monkeypatch.setattr(module, "PARALLEL_FROM", 0)
+        np.testing.assert_array_equal(draw(clients=clients, threads=2), whole)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_raw_functions(dtype):
+    raw = laplace_rows if dtype is np.float64 else laplace_rows_single
+    counter, clients = [np.uint64(i) for i in (1, 2, 3, 4)], np.array([5, 9], np.uint64)
+    factors, none, out = np.array([2.0, 0.5], dtype), np.empty(0, dtype), np.full((2, 13), 7, dtype)
+    with wrapping():
+        raw(*counter, clients, factors, none, out)
+        want = laplace(1, 2, 3, 4, [5, 9], 13, scale=[2.0, 0.5], dtype=dtype)
+        np.testing.assert_array_equal(out, want)
+        raw(*counter, clients, np.ones(2, dtype), factors, out)
+        want = laplace(1, 2, 3, 4, [5, 9], 13, scale=[2.0, 0.5], standardize=True, dtype=dtype)
+        np.testing.assert_array_equal(out, want)
+        raw(*counter, clients, factors, none, np.empty((2, 0), dtype))
+        raw(*counter, clients[:0], factors[:0], none, np.empty((0, 3), dtype))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +162,11 @@ def test_raw_functions():
         ({"clients": [-1]}, ValueError, "clients must be at least 0"),
         ({"clients": [0.5]}, TypeError, "clients must be integers"),
         ({"n": -1}, ValueError, "n must be"),
+        ({"tau": -1}, ValueError, "tau must be an integer >= 0"),
+        ({"out": np.empty((1, 5), np.float32)}, TypeError, "out must be an array of dtype"),
         ({"n": 1, "standardize": True}, ValueError, "n must be an integer >= 2"),
         ({"scale": np.ones(2)}, ValueError, r"scale must have shape \(\) or \(1,\)"),
+        ({"scale": 1e38, "dtype": np.float32}, ValueError, "scale must be at most"),
         ({"scale": np.nan}, ValueError, "scale must be finite"),
         ({"dtype": np.int64}, TypeError, "dtype must be float64 or float32"),
         ({"threads": 0}, ValueError, "threads must be"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedepm_fast import participation, randomness
 from fedepm_fast.kernels import _jit
 from fedepm_fast.kernels.philox import philox4x64, words
-from fedepm_fast.kernels.sampling import sample
+from fedepm_fast.kernels.sampling import sample, select
 
 TOP = 2**64 - 1
 word = st.one_of(st.sampled_from([0, 1, 2**32 - 1, 2**32, 2**63, TOP - 2]), st.integers(0, TOP - 2))
@@ -30,7 +30,7 @@ def test_equals_the_reference(rng):
     key = (TOP, 0x0123456789ABCDEF)
     np.testing.assert_array_equal(philox4x64(counters, key), randomness.philox4x64(counters, key))
     r = randomness.CounterRandomness(7, 9)
-    for count in (0, 1, 4, 5, 31, 32, 33, 100):
+    for count in (0, 1, 4, 5, 31, 32, 33, 63, 64, 65, 100):
         np.testing.assert_array_equal(words(7, 9, 3, 11, 13, count), r.words(3, 11, 13, count))
 
 
@@ -47,6 +47,23 @@ def test_samples_equal_the_reference(m, data, seed, trial, tau):
     np.testing.assert_array_equal(sample(seed, trial, randomness.COVER, tau, pool, count), want)
 
 
+@given(st.integers(1, 200), st.data(), word, word, st.integers(0, 10**6))
+@settings(deadline=None, max_examples=10 if FEW else 200)
+def test_selections_equal_the_reference(m, data, seed, trial, tau):
+    m0 = data.draw(st.integers(1, m))
+    fewest = -(-m // m0)
+    s0 = data.draw(st.none() | st.integers(fewest, fewest + m + 3))
+    r = randomness.CounterRandomness(seed, trial)
+    want = participation.select(r, tau, m, m0, s0)
+    np.testing.assert_array_equal(select(seed, trial, tau, m, m0, s0), want)
+
+
+def test_coverage_reaches_everyone():
+    rounds = [select(3, 0, 14 + position, 50, 8, 7) for position in range(7)]
+    assert all((np.diff(chosen) > 0).all() and chosen.shape == (8,) for chosen in rounds)
+    np.testing.assert_array_equal(np.unique(np.concatenate(rounds)), np.arange(50))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -55,6 +72,13 @@ def test_samples_equal_the_reference(m, data, seed, trial, tau):
         (lambda: words(0, 0, 0, 1.5, 0, 1), TypeError, "tau must be an integer"),
         (lambda: words(0, 0, 0, 0, 0, -1), ValueError, "count must be an integer"),
         (lambda: philox4x64([1, 2, 3], (0, 0)), ValueError, "counter must have shape"),
+        (lambda: philox4x64([-1, 2, 3, 4], (0, 0)), ValueError, "counter must be at least 0"),
+        (lambda: philox4x64([0.5, 2, 3, 4], (0, 0)), TypeError, "counter must be integers"),
+        (lambda: philox4x64([1, 2, 3, 4], (0, 0, 0)), ValueError, "key must be two integers"),
+        (lambda: philox4x64([1, 2, 3, 4], (0, -1)), ValueError, r"key\[1\] must be an integer"),
+        (lambda: select(0, 0, 0, 3, 4), ValueError, "m0 must be an integer >= 1 and <= 3"),
+        (lambda: select(0, 0, 0, 0, 1), ValueError, "m must be an integer >= 1"),
+        (lambda: select(0, 0, 0, 9, 4, 2), ValueError, "coverage_rounds must be an integer >= 3"),
         (lambda: sample(0, 0, 0, 0, 3, 4), ValueError, "count must be an integer >= 0 and <= 3"),
         (lambda: sample(0, 0, 0, 0, [0.5], 1), TypeError, "pool must be integers"),
         (lambda: sample(0, 0, 0, 0, -1, 0), ValueError, "pool must be an integer"),
