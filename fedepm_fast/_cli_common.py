@@ -279,6 +279,17 @@ def optimum_per_client(problem: Problem, *, live: bool) -> float:
     return problem.optimum().value / problem.n_clients
 
 
+def write_summary(out: Path, record: dict[str, Any], paths: list[Path]) -> None:
+    """Write ``summary.json`` and add it to what was written."""
+    import json
+
+    from ._files import replacing
+
+    with replacing(out / "summary.json") as temporary:
+        temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    paths.append(out / "summary.json")
+
+
 def wrote(paths: list[Path]) -> str:
     """Lines that say what was written, folder by folder."""
     folders: dict[Path, list[str]] = {}

@@ -109,17 +109,17 @@ def compare(
 
     gaps = [common.gap_percent(result, optimum) for result in results]
 
+    record = {
+        "optimum": optimum,
+        "data": federated.summary(),
+        "runs": [{**r.to_dict(), "gap_percent": gap} for r, gap in zip(results, gaps, strict=True)],
+    }
     paths: list[Path] = []
     with common.writing(paths):
+        if out is not None:
+            common.write_summary(out, record, paths)
         write(out, plot, results, optimum, paths)
     if json:
-        record = {
-            "optimum": optimum,
-            "data": federated.summary(),
-            "runs": [
-                {**r.to_dict(), "gap_percent": gap} for r, gap in zip(results, gaps, strict=True)
-            ],
-        }
         print(json_module.dumps(record, allow_nan=False))
     else:
         if quiet:

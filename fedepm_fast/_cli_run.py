@@ -126,15 +126,12 @@ def write(
     out: Path, result: Result, record: dict[str, Any], optimum: float | None, paths: list[Path]
 ) -> None:
     """Result, history, summary and figure of a run; each is appended to `paths` once whole."""
-    from ._files import replacing
 
     result.save(out / "result.npz")
     paths.append(out / "result.npz")
     result.to_csv(out / "history.csv")
     paths.append(out / "history.csv")
-    with replacing(out / "summary.json") as temporary:
-        temporary.write_text(json_module.dumps(record, indent=1, allow_nan=False) + "\n")
-    paths.append(out / "summary.json")
+    common.write_summary(out, record, paths)
     common.write_figure(out / "history", [result], optimum, paths)
 
 

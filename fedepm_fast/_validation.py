@@ -86,6 +86,8 @@ def check_array(
     ``None`` in `shape` allows any length. With `finite`, NaN and infinities are
     refused and the first offender is named.
     """
+    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
+        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -295,7 +295,7 @@ def _check_features(features: Any) -> Any:
         check_finite("features", matrix.data)
         held: Any = matrix
     else:
-        array = np.asarray(features)
+        array = features if np.ma.isMaskedArray(features) else np.asarray(features)
         dtype = array.dtype if array.dtype == np.float32 else np.dtype(np.float64)
         held = check_array("features", array, ndim=2, dtype=dtype)
         if np.shares_memory(held, array) and array.flags.writeable:

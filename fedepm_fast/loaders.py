@@ -216,7 +216,17 @@ def _tabular(path: Path, format: str) -> dict[Any, NDArray[Any]]:
         raise ValueError(f"{path} is not a readable {format} file: {error}") from None
     if len(table) == 0:
         raise ValueError(f"{path} has no rows")
+    if format == "csv" and all(_is_number(name) for name in table.columns):
+        raise ValueError(f"{path} must begin with the names of its columns, got numbers")
     return {str(name): table[name].to_numpy() for name in table.columns}
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _numpy(path: Path) -> Any:

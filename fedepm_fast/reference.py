@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: A run has diverged when f(x) exceeds this multiple of its value at the start. Large noise
-#: alone can raise f several thousand times before a run recovers, so the second, lower multiple
-#: counts only where the stopping rule has ended the run because f and its gradient rise.
+#: A run has diverged when f(x) exceeds this multiple of f at the start. Large noise alone can
+#: raise f several thousand times before a run recovers, so the second, lower multiple counts only
+#: where the stopping rule has ended the run because f and its gradient rise.
 DIVERGENCE_FACTOR = 1e8
-RISE_IS_DIVERGENCE_FACTOR = 1e2
+RISE_IS_DIVERGENCE_FACTOR = 10.0
 
 # Operators ------------------------------------------------------------------------------
 
@@ -125,7 +125,9 @@ def ens_algorithm1(Z: ArrayLike, lam: float, eta: float) -> Array:
 
 def penalty_parameter(gap: Array, iteration: int, mu0: float, c: float, alpha: float) -> Array:
     """``mu = mu0 * (1 + c*|gap|^2) * alpha^(k+1)`` of iteration k, for gaps (..., n)."""
-    return mu0 * (1 + c * (gap * gap).sum(axis=-1)) * alpha ** (iteration + 1)
+    # A NumPy power overflows to inf, which a run notices; Python's raises.
+    growth = np.power(alpha, iteration + 1.0)
+    return mu0 * (1 + c * (gap * gap).sum(axis=-1)) * growth
 
 
 def fedepm_iterates(
@@ -313,7 +315,7 @@ def simulate(
         history["snr"].append(float(took_part.min()) if len(took_part) else None)
 
         reasons = stopping.fired(n, m, objective, grad_mean_sq)
-        growth = f / max(scale_of_f, abs(objective[0]))
+        growth = f / (scale_of_f or abs(objective[0]) or 1.0)
         if growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR):
             reasons = (DIVERGED,)
         if callback is not None and callback(

@@ -270,8 +270,10 @@ class Result:
                 files = {name: archive[name] for name in archive.files}
             meta = json.loads(str(files["meta"]))
             version = meta["format"]
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} is not a complete result file: {error}") from None
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+            raise ValueError(
+                f"{path} is not a complete result file, as Result.save writes it"
+            ) from None
         if version > _FORMAT:
             raise ValueError(
                 f"{path} has format {version}, this version of fedepm_fast reads up to {_FORMAT}"

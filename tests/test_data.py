@@ -125,6 +125,7 @@ NAN[2, 1], INF[0, 0] = np.nan, -np.inf
         (NAN, Y, [3, 3], ValueError, r"features must be finite, got nan at index \(2, 1\)"),
         (INF, Y, [3, 3], ValueError, r"features must be finite, got -inf at index \(0, 0\)"),
         (sparse.csr_array(NAN), Y, [3, 3], ValueError, "features must be finite"),
+        (np.ma.masked_less(X, 0), Y, [3, 3], ValueError, "features must not have masked entries"),
         (X, [0, 1, np.nan, 0, 1, 0], [3, 3], ValueError, "labels must be finite"),
         (X, Y[:5], [3, 3], ValueError, r"labels must have shape \(6\), got \(5,\)"),
         (X, Y, [6, 0], ValueError, "client_sizes must be at least 1: client 1 is empty"),

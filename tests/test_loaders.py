@@ -100,6 +100,7 @@ def test_truncated_files_are_named(files, name):
     [
         ("x.csv", "", {}, "x.csv is empty"),
         ("x.csv", "a,b\n", {}, "x.csv has no rows"),
+        ("x.csv", "1,2\n3,4\n", {}, "must begin with the names of its columns, got numbers"),
         ("x.csv", "a,b\n1,2\n3,4,5\n", {}, "x.csv is not a readable csv file"),
         ("x.csv", "a,b\nred,1\nblue,0\n", {}, "numbers in its feature columns, but not so: a"),
         ("x.csv", "a\n1\n2\n", {}, "at least one feature column"),

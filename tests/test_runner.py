@@ -9,6 +9,7 @@ from problems import small_data
 from fedepm_fast import (
     DivergenceWarning,
     FedEPM,
+    FederatedData,
     GivenRandomness,
     Logistic,
     SFedAvg,
@@ -152,3 +153,19 @@ def test_wrong_objects_are_named():
         run(FedEPM(), np.zeros((3, 3)))
     with pytest.raises(ValueError, match="coverage_rounds must be at least 2"):
         run(FedEPM(coverage_rounds=1), small_data())
+
+
+def test_a_penalty_that_overflows_is_divergence():
+    with pytest.warns(DivergenceWarning):
+        result = run(FedEPM(alpha=1e200, local_steps=3), small_data(), rounds=2)
+    assert np.isfinite(result.Z).all()
+
+
+def test_a_run_that_ends_far_above_its_start_has_diverged():
+    """Whatever rule ended it, and whatever the noise made of the first point."""
+    rng = np.random.default_rng(0)
+    X, ids = rng.normal(size=(200, 3)), np.arange(200) % 5
+    for labels in (X.sum(axis=1) > 0, X.sum(axis=1) <= 0):
+        data = FederatedData.split(X, labels, ids)
+        with pytest.warns(DivergenceWarning, match="mu0 of"):
+            assert run(FedEPM(), data).diverged
