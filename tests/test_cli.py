@@ -167,8 +167,8 @@ def test_compare_prints_one_table_within_80_columns_and_writes(capsys, tmp_path)
     names |= {"summary.json"}
     assert written == names | {"compare.png", "compare.svg", "plot/one.svg"}
     assert lines[-2:] == [
-        "wrote summary.json, fedepm.npz, fedepm.csv, sfedprox.npz, sfedprox.csv, sfedavg.npz, sfedavg.csv, "
-        f"compare.png, compare.svg in {tmp_path}",
+        "wrote summary.json, fedepm.npz, fedepm.csv, sfedprox.npz, sfedprox.csv, sfedavg.npz, "
+        f"sfedavg.csv, compare.png, compare.svg in {tmp_path}",
         f"wrote one.svg in {tmp_path / 'plot'}",
     ]
 
