@@ -378,3 +378,17 @@ def test_the_module_is_a_command():
     )  # fmt: skip
     assert done.returncode == 0
     assert done.stdout.startswith("<Result fedepm: f/m=")
+
+
+def test_warmup_says_when_it_compiles(capsys, monkeypatch):
+    from fedepm_fast import kernels
+
+    waiting = []
+    monkeypatch.setattr(kernels, "on_compile", lambda say: waiting.append(say) or waiting.clear)
+    monkeypatch.setattr(kernels, "warmup", lambda: [say("ens") for say in waiting])
+    code, out, err = fedepm(capsys, "warmup")
+    assert code == 0 and out.startswith("kernels compiled in ")
+    assert err == "compiling kernels, the first time only ...\n"
+    monkeypatch.setattr(kernels, "warmup", lambda: None)
+    code, out, err = fedepm(capsys, "warmup")
+    assert (code, err) == (0, "") and out.startswith("kernels already compiled, loaded in ")
