@@ -124,15 +124,19 @@ def _masked_store(builder: Any, vector: Any, address: Any, mask: Any, value: Any
     call_intrinsic(builder, name, ir.VoidType(), [value, pointer, align, mask])
 
 
+def _clamped(builder: Any, vector: Any, count: Any) -> Any:
+    """`count`, at least 0 and at most the number of lanes."""
+    limit = ir.Constant(count.type, vector.lanes)
+    count = builder.select(builder.icmp_signed("<", count, limit), count, limit)
+    zero = ir.Constant(count.type, 0)
+    return builder.select(builder.icmp_signed(">", count, zero), count, zero)
+
+
 def _first_lanes(builder: Any, vector: Any, count: Any) -> Any:
     """The mask of the lanes below `count`, a 64-bit integer."""
     narrow = ir.VectorType(_I32, vector.lanes)
     numbers = ir.Constant(narrow, list(range(vector.lanes)))
-    limit = ir.Constant(count.type, vector.lanes)
-    count = builder.select(builder.icmp_signed("<", count, limit), count, limit)
-    zero = ir.Constant(count.type, 0)
-    count = builder.select(builder.icmp_signed(">", count, zero), count, zero)
-    few = builder.trunc(count, _I32)
+    few = builder.trunc(_clamped(builder, vector, count), _I32)
     one = builder.insert_element(ir.Constant(narrow, ir.Undefined), few, ir.Constant(_I32, 0))
     every = builder.shuffle_vector(
         one, ir.Constant(narrow, ir.Undefined), ir.Constant(narrow, None)
@@ -151,7 +155,8 @@ def load_partial(typingctx: Any, array: Any, index: Any, count: Any, fill: Any) 
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address = address_of(context, builder, array, args[0], args[1], args[2])
+        some = _clamped(builder, vector, args[2])
+        address = address_of(context, builder, array, args[0], args[1], some)
         mask = _first_lanes(builder, vector, args[2])
         return _masked_load(builder, vector, address, mask, splat_value(builder, args[3], vector))
 
@@ -166,7 +171,8 @@ def store_partial(typingctx: Any, array: Any, index: Any, value: Any, count: Any
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address = address_of(context, builder, array, args[0], args[1], args[3])
+        some = _clamped(builder, vector, args[3])
+        address = address_of(context, builder, array, args[0], args[1], some)
         mask = _first_lanes(builder, vector, args[3])
         _masked_store(builder, vector, address, mask, args[2])
         return context.get_dummy_value()
