@@ -84,7 +84,7 @@ def check_array(
     """Return `value` as a C-contiguous array of `dtype`, with the shape asked for.
 
     ``None`` in `shape` allows any length. With `finite`, NaN and infinities are
-    refused and the first offender is named.
+    refused and the first offender is named. An integer `dtype` takes whole numbers only.
     """
     if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
         raise ValueError(f"{name} must not have masked entries: fill or drop them first")
@@ -106,16 +106,59 @@ def check_array(
     ):
         wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
         raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
-    array = np.ascontiguousarray(array, dtype=dtype)
     if finite:
         check_finite(name, array)
+    if np.dtype(dtype).kind in "ui" and array.dtype.kind == "f":
+        broken = np.argwhere(array != np.round(array))
+        if len(broken):
+            where = tuple(int(i) for i in broken[0])
+            raise ValueError(f"{name} must hold whole numbers, got {array[where]} at index {where}")
+    with np.errstate(over="ignore"):  # to float32: found below
+        converted = np.ascontiguousarray(array, dtype=dtype)
+    if finite and converted.dtype != array.dtype:
+        check_finite(name, converted)
+    return converted
+
+
+def check_values(name: str, value: Any) -> NDArray[Any]:
+    """Return `value`, a vector of labels or ids, as numbers or strings with none missing.
+
+    Object arrays, as pandas gives them, become the plain type of their entries.
+    """
+    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
+        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
+    array = np.asarray(value)
+    if array.ndim != 1 or len(array) == 0:
+        raise ValueError(f"{name} must be a vector, one entry per row, got shape {array.shape}")
+    if array.dtype.kind in "OT":
+        missing = [i for i, entry in enumerate(array) if _is_missing(entry)]
+        if missing:
+            raise ValueError(
+                f"{name} must not be missing, got {array[missing[0]]!r} at index {missing[0]} "
+                f"({len(missing)} such entr{'y' if len(missing) == 1 else 'ies'})"
+            )
+        array = np.array(array.tolist())
+    if array.dtype.kind not in "buifUS" or array.ndim != 1:
+        raise TypeError(f"{name} must be numbers or strings, got dtype {array.dtype}")
+    check_finite(name, array)
     return array
+
+
+def _is_missing(entry: Any) -> bool:
+    try:
+        return entry is None or bool(entry != entry)
+    except TypeError:  # pandas.NA has no truth value
+        return True
 
 
 def check_finite(name: str, array: NDArray[Any]) -> None:
     """Raise ValueError naming the first entry of `array` that is NaN or infinite."""
-    if array.dtype.kind != "f" or bool(np.isfinite(array).all()):
+    if array.dtype.kind != "f":
         return
+    # A finite sum has finite terms, and needs no temporary; an infinite one may be an overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array.sum()) or np.isfinite(array).all():
+            return
     where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
     count = int((~np.isfinite(array)).sum())
     raise ValueError(

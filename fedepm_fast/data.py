@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ._validation import check_array, check_choice, check_finite, check_int
+from ._validation import check_array, check_choice, check_finite, check_int, check_values
 from .partition import ByColumn, Partitioner
 
 Array = NDArray[Any]
@@ -27,7 +29,8 @@ class FederatedData:
     Parameters
     ----------
     features : array_like or scipy sparse array, shape (d, n)
-        float64, or float32 if it is given so; sparse input is held as CSR.
+        float64, or float32 if it is given so; sparse input is held as CSR. Arrays are held
+        read-only: one that is read-only already without a copy, any other is copied.
     labels : array_like of shape (d,)
         Held as float64.
     client_sizes : array_like of int, shape (m,)
@@ -42,7 +45,8 @@ class FederatedData:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: NaN or inf, an empty client, sizes that do not add up.
+        Naming the argument: NaN or inf, an empty client, sizes that do not add up, a
+        description that is not JSON-able.
     """
 
     features: Any
@@ -58,8 +62,13 @@ class FederatedData:
         d, n = features.shape
         labels = check_array("labels", self.labels, shape=(d,))
         sizes = _check_sizes(self.client_sizes, d)
-        self._set(features=features, labels=labels, client_sizes=sizes)
-        self._set(description=dict(self.description))
+        # What is held will be frozen, so an array that the caller may write to is copied.
+        self._set(
+            features=_own(features, self.features),
+            labels=_own(labels, self.labels),
+            client_sizes=sizes,
+            description=_plain(self.description),
+        )
         for name, length in (("feature_names", n), ("client_names", len(sizes))):
             names = getattr(self, name)
             if names is not None:
@@ -68,23 +77,50 @@ class FederatedData:
                     raise ValueError(f"{name} must have {length} entries, got {len(names)}")
                 self._set(**{name: names})
         if self.rows is not None:
-            self._set(rows=check_array("rows", self.rows, shape=(d,), dtype=np.int64))
-        held = [features.data, features.indices, features.indptr] if self.is_sparse else [features]
-        for array in (*held, labels, sizes, self.rows):
-            if array is not None:
-                array.setflags(write=False)
+            rows = check_array("rows", self.rows, shape=(d,), dtype=np.int64)
+            if rows.min() < 0:
+                raise ValueError(f"rows must be at least 0, got {rows.min()}")
+            self._set(rows=_own(rows, self.rows))
+        self._freeze()
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    def _freeze(self) -> None:
+        for array in (*_pieces(self.features), self.labels, self.client_sizes, self.rows):
+            if array is not None:
+                array.setflags(write=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(**state)
+        self._freeze()  # pickle forgets it
+
     # Constructors -----------------------------------------------------------------------
 
     @classmethod
     def from_clients(
-        cls, clients: Iterable[tuple[ArrayLike, ArrayLike]], **kwargs: Any
+        cls,
+        clients: Iterable[tuple[ArrayLike, ArrayLike]],
+        *,
+        task: str | None = None,
+        description: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> FederatedData:
-        """From one ``(features, labels)`` pair per client."""
+        """From one ``(features, labels)`` pair per client.
+
+        Parameters
+        ----------
+        clients : iterable of pairs of array_like, shapes (d_i, n) and (d_i,)
+        task : {"classification", "regression"}, optional
+            As in `split`; labels are held as they are unless it is given.
+        description : mapping, optional
+        **kwargs
+            The names, see the class.
+        """
         pairs: list[tuple[Any, Any]] = [
             (f if sparse.issparse(f) else np.asarray(f), np.asarray(b)) for f, b in clients
         ]
@@ -104,8 +140,15 @@ class FederatedData:
         anything_sparse = any(sparse.issparse(f) for f, _ in pairs)
         stack = sparse.vstack if anything_sparse else np.concatenate
         features = stack([f for f, _ in pairs])
-        sizes = [len(b) for _, b in pairs]
-        return cls(features, np.concatenate([b for _, b in pairs]), np.array(sizes), **kwargs)
+        if not anything_sparse:
+            features = _frozen(features)
+        sizes = np.array([len(b) for _, b in pairs])
+        labels = np.concatenate([b for _, b in pairs])
+        note = dict(description or {})
+        if task is not None:
+            labels, found = _labels(labels, task)
+            note |= found
+        return cls(features, labels, sizes, description=note, **kwargs)
 
     @classmethod
     def split(
@@ -130,43 +173,55 @@ class FederatedData:
             the larger 1, and ``description["label_mapping"]`` says so. Real numbers for
             regression.
         partition : Partitioner or array_like of shape (d,)
-            How to split, see `fedepm_fast.partition`; or the client of every row.
+            How to split, see `fedepm_fast.partition`; or the client of every row, numbers or
+            strings.
         task : {"classification", "regression"}
         scale : {"unit-norm"}, optional
-            Divide every column by its Euclidean norm over all rows, as the paper does.
+            Divide every column by its Euclidean norm over all rows, as the paper does. Columns
+            of zeros stay so, and ``description["zero_columns"]`` names them.
         seed : int
             The split is a pure function of the data, the partition and the seed.
         feature_names : sequence of str, optional
         description : mapping, optional
             Added to the description of the result.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument.
         """
-        table = _check_features(features)
         check_choice("task", task, TASKS)
-        seed = check_int("seed", seed)
-        d = table.shape[0]
-        values = np.asarray(labels)
-        if values.shape != (d,):
-            raise ValueError(f"labels must have shape ({d},), got {values.shape}")
-        note: dict[str, Any] = {"source": "arrays", **(description or {})}
-        if task == "classification":
-            y, mapping = binary_labels(values)
-            if mapping is not None:
-                note["label_mapping"] = mapping
-        else:
-            y = check_array("labels", values)
         if scale is not None:
             check_choice("scale", scale, ("unit-norm",))
-            table, zeros = unit_norm_columns(table)
-            note["scale"] = scale
-            if zeros:
-                note["zero_columns"] = zeros
+        seed = check_int("seed", seed)
         if not isinstance(partition, Partitioner):
+            if isinstance(partition, (type, str)) or np.ndim(partition) == 0:
+                raise TypeError(
+                    "partition must be a partitioner, such as RandomCuts(10), or the client of "
+                    f"every row, got {partition!r}"
+                )
             partition = ByColumn(partition)
+        table = _check_features(features)
+        d = table.shape[0]
+        if np.shape(labels) != (d,):
+            raise ValueError(f"labels must have shape ({d},), got {np.shape(labels)}")
+        y, found = _labels(labels, task)
+        note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
         parts = partition.assign(y, np.random.default_rng(seed))
         rows = np.concatenate(parts).astype(np.int64)
+        if not np.array_equal(np.sort(rows), np.arange(d)):
+            raise ValueError(f"partition must give each of the {d} rows to exactly one client")
         note |= {"partition": partition.describe(), "split_seed": seed}
+        held = table[rows]
+        if scale is not None:
+            # Norms are summed in the order of the table, whatever the split.
+            norms = column_norms(table)
+            divide_columns(held, norms)
+            note["scale"] = scale
+            if not norms.all():
+                note["zero_columns"] = np.flatnonzero(norms == 0).tolist()
         return cls(
-            table[rows],
+            _frozen(held),
             y[rows],
             np.array([len(part) for part in parts]),
             feature_names=None if feature_names is None else tuple(feature_names),
@@ -198,35 +253,41 @@ class FederatedData:
         return len(self.labels)
 
     @property
+    def label_mapping(self) -> dict[str, int] | None:
+        """Which given label became 0 and which 1; None where none was changed."""
+        return self.description.get("label_mapping")
+
+    @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """First row of every client, and d; shape (m + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.client_sizes)])
+        return _frozen(np.concatenate([[0], np.cumsum(self.client_sizes)]))
 
     def client(self, i: int) -> tuple[Any, NDArray[np.float64]]:
         """Features and labels of client i, without a copy where they are dense."""
-        rows = self._slices[i]
+        try:
+            rows = self._slices[i]
+        except IndexError:
+            raise IndexError(f"client must be from 0 to {self.n_clients - 1}, got {i}") from None
         return self.features[rows], self.labels[rows]
 
-    @property
+    @cached_property
     def _slices(self) -> list[slice]:
-        slices = self.__dict__.get("_cached_slices")
-        if slices is None:
-            bounds = self.offsets.tolist()
-            slices = [slice(a, b) for a, b in pairwise(bounds)]
-            self.__dict__["_cached_slices"] = slices
-        return slices
+        return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
 
     def summary(self) -> str:
-        """One line: source, rows, features, clients, sizes."""
+        """One line: source, rows, features, clients, sizes, and what was done to the table."""
         sizes = self.client_sizes
         text = (
             f"{self.description.get('source', 'arrays')}: {self.n_samples} rows, "
             f"{self.n_features} features, {self.n_clients} clients of {sizes.min()} to "
             f"{sizes.max()} rows"
         )
-        mapping = self.description.get("label_mapping")
-        if mapping:
-            text += "; labels " + ", ".join(f"{old} -> {new}" for old, new in mapping.items())
+        if self.label_mapping:
+            text += "; labels " + ", ".join(f"{a} -> {b}" for a, b in self.label_mapping.items())
+        if zeros := self.description.get("zero_columns"):
+            names = [self.feature_names[j] if self.feature_names else str(j) for j in zeros[:5]]
+            text += f"; only zeros in column{'s' if len(zeros) > 1 else ''} {', '.join(names)}"
+            text += ", ..." if len(zeros) > 5 else ""
         return text
 
     def __repr__(self) -> str:
@@ -234,75 +295,166 @@ class FederatedData:
 
     def content_hash(self) -> str:
         """SHA-256 of everything that determines a result: rows, labels and clients."""
-        digest = hashlib.sha256()
-        parts = (
-            (self.features.data, self.features.indices, self.features.indptr)
-            if self.is_sparse
-            else (self.features,)
-        )
-        for array in (*parts, self.labels, self.client_sizes):
+        digest = hashlib.sha256(f"{self.features.shape}".encode())
+        for array in (*_pieces(self.features), self.labels, self.client_sizes):
+            if array.dtype.kind == "i":
+                array = array.astype(np.int64, copy=False)  # SciPy picks the width of indices
             digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+            digest.update(array.data)
         return digest.hexdigest()
 
 
-def binary_labels(values: NDArray[Any]) -> tuple[NDArray[np.float64], dict[str, int] | None]:
+def _labels(values: ArrayLike, task: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Labels as float64, and what the description says of them."""
+    check_choice("task", task, TASKS)
+    if task == "regression":
+        return check_array("labels", values), {"task": task}
+    y, mapping = binary_labels(values)
+    return y, {"task": task} | ({} if mapping is None else {"label_mapping": mapping})
+
+
+def binary_labels(values: ArrayLike) -> tuple[NDArray[np.float64], dict[str, int] | None]:
     """Labels as 0.0 and 1.0, and the mapping, or None where they are 0 and 1 already.
 
     Raises
     ------
     ValueError
-        If there are NaN among them, or not exactly two values.
+        If some are missing, or there are not exactly two values.
     """
-    if values.dtype.kind == "f":
-        check_finite("labels", values)
-    if values.dtype.kind == "O":
-        values = values.astype(str)
-    found, codes = np.unique(values, return_inverse=True)
+    labels = check_values("labels", values)
+    found, codes = np.unique(labels, return_inverse=True)
     if len(found) != 2:
         shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
         raise ValueError(
             f"labels must have exactly two values for classification, got {len(found)}: {shown}"
         )
-    y = codes.reshape(-1).astype(np.float64)
-    if values.dtype.kind in "buif" and (found == [0, 1]).all():
+    y = codes.astype(np.float64)
+    if labels.dtype.kind in "buif" and (found == [0, 1]).all():
         return y, None
     return y, {str(found[0]): 0, str(found[1]): 1}
 
 
-def unit_norm_columns(features: Any) -> tuple[Any, list[int]]:
-    """Columns over their Euclidean norms, and the columns that are zero and stay so."""
+_BLOCK = 1 << 16  # rows at a time, so that no temporary is as large as the table
+
+
+def column_norms(features: Any) -> NDArray[np.float64]:
+    """Euclidean norm of every column of a float array or CSR array, shape (n,)."""
+    squares = _column_squares(features)
+    norms = np.sqrt(squares)
+    # Where squares overflow, or vanish with digits lost, the largest entry is the unit.
+    unsure = ~((squares > 1e-280) & np.isfinite(squares))
+    if unsure.any():
+        if sparse.issparse(features):
+            largest = np.zeros(features.shape[1])
+            np.maximum.at(largest, features.indices, np.abs(features.data))
+        else:
+            largest = np.maximum(features.max(axis=0), -features.min(axis=0)).astype(np.float64)
+        unit = np.where(unsure & (largest > 0), largest, 1.0)
+        norms[unsure] = (unit * np.sqrt(_column_squares(features, unit)))[unsure]
+    return norms
+
+
+def _column_squares(features: Any, unit: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    with np.errstate(over="ignore", under="ignore"):
+        if sparse.issparse(features):
+            values = features.data.astype(np.float64, copy=False)
+            if unit is not None:
+                values = values / unit[features.indices]
+            n = features.shape[1]
+            return np.bincount(features.indices, values * values, n).astype(np.float64, copy=False)
+        squares = np.zeros(features.shape[1])
+        for start in range(0, len(features), _BLOCK):
+            block = features[start : start + _BLOCK]
+            if unit is not None:
+                block = block / unit
+            squares += np.square(block, dtype=np.float64).sum(axis=0)
+        return squares
+
+
+def divide_columns(features: Any, norms: NDArray[np.float64]) -> None:
+    """Divide columns by their norms, in place; columns of norm zero stay."""
+    divisor = np.where(norms == 0, 1, norms)
+    with np.errstate(over="ignore"):
+        divisor = divisor.astype(features.dtype)
+    check_finite("norms of the features' columns", divisor)
     if sparse.issparse(features):
-        norms = np.sqrt(np.asarray(features.multiply(features).sum(axis=0)).ravel())
+        features.data /= divisor[features.indices]
     else:
-        norms = np.linalg.norm(features, axis=0)
-    zeros = np.flatnonzero(norms == 0).tolist()
-    divisor = np.where(norms == 0, 1, norms).astype(features.dtype)
-    if sparse.issparse(features):
-        return sparse.csr_array(features.multiply(1 / divisor)), zeros
-    return features / divisor, zeros
+        features /= divisor
+
+
+# Holding arrays -------------------------------------------------------------------------
 
 
 def _check_features(features: Any) -> Any:
+    """Features as finite C-contiguous or CSR floats; may share the memory of what is given."""
     if sparse.issparse(features):
         if features.dtype.kind not in "buif":
             raise TypeError(f"features must be real numbers, got dtype {features.dtype}")
         dtype = features.dtype if features.dtype == np.float32 else np.float64
-        matrix = sparse.csr_array(features, dtype=dtype)
-        if matrix is features:
-            matrix = matrix.copy()
-        matrix.sum_duplicates()
-        check_finite("features", matrix.data)
-        held: Any = matrix
+        held: Any = sparse.csr_array(features, dtype=dtype)
+        try:
+            held.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"features must be a valid CSR array: {error}") from None
+        if not held.has_canonical_format:
+            held = held.copy()
+            held.sum_duplicates()
+        if not np.isfinite(held.data).all():
+            entry = int(np.flatnonzero(~np.isfinite(held.data))[0])
+            row = int(np.searchsorted(held.indptr, entry, side="right")) - 1
+            raise ValueError(
+                f"features must be finite, got {held.data[entry]} at index "
+                f"{(row, int(held.indices[entry]))}"
+            )
     else:
         array = features if np.ma.isMaskedArray(features) else np.asarray(features)
         dtype = array.dtype if array.dtype == np.float32 else np.dtype(np.float64)
         held = check_array("features", array, ndim=2, dtype=dtype)
-        if np.shares_memory(held, array) and array.flags.writeable:
-            held = held.copy()  # it will be frozen, and the caller's array is the caller's
     if held.shape[0] < 1 or held.shape[1] < 1:
         raise ValueError(f"features must have at least one row and column, got {held.shape}")
     return held
+
+
+def _pieces(features: Any) -> tuple[Array, ...]:
+    """The arrays that hold the features."""
+    if sparse.issparse(features):
+        return features.data, features.indices, features.indptr
+    return (features,)
+
+
+def _frozen(array: Any) -> Any:
+    """`array`, read-only: one of our own, to be held without a copy."""
+    for piece in _pieces(array):
+        piece.setflags(write=False)
+    return array
+
+
+def _own(held: Any, given: Any) -> Any:
+    """`held`, copied if it is memory that the caller may write to."""
+    if isinstance(given, (list, tuple)):
+        return held
+    if sparse.issparse(given):
+        # Other formats are converted, but parts of theirs may be shared all the same.
+        theirs = [part for part in vars(given).values() if isinstance(part, np.ndarray)]
+    elif isinstance(given, np.ndarray):
+        theirs = [given]
+    else:
+        return held.copy()  # a data frame, say, that gives out read-only views of its memory
+    shared = any(
+        part.flags.writeable and np.may_share_memory(piece, part)
+        for piece in _pieces(held)
+        for part in theirs
+    )
+    return held.copy() if shared else held
+
+
+def _plain(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a description, JSON-able."""
+    try:
+        return json.loads(json.dumps(dict(description), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"description must be a mapping that JSON can hold: {error}") from None
 
 
 def _check_sizes(sizes: Any, d: int) -> NDArray[np.int64]:

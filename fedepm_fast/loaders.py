@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from . import _svmlight
 from ._extras import require
 from ._validation import check_choice, check_int
 from .data import FederatedData
@@ -36,7 +34,8 @@ class Loaded(NamedTuple):
     """What a file holds."""
 
     features: Any
-    """Shape (d, n): a float64 array, or a CSR array from an SVMlight file."""
+    """Shape (d, n): an array of float64, or of float32 where all of a file's features are; from
+    an SVMlight file that is mostly empty a CSR array."""
     labels: NDArray[Any]
     """Shape (d,)."""
     clients: NDArray[Any] | None
@@ -98,8 +97,10 @@ def load(
         for argument, value in (("label", label), ("client", client)):
             if value is not None:
                 raise ValueError(f"{argument} names a column, but {format} files have none")
+    if n_features is not None and format != "svmlight":
+        raise ValueError(f"n_features is for svmlight files, got {n_features!r} for {format}")
     if format == "svmlight":
-        return _svmlight(path, n_features)
+        return Loaded(*_svmlight.read(path, n_features), None, None)
     if format == "npz":
         return _npz(path)
     if format == "npy":
@@ -119,6 +120,7 @@ def read_federated(
     label: str | int | None = None,
     client: str | int | None = None,
     format: str | None = None,
+    n_features: int | None = None,
     task: str = "classification",
     scale: str | None = "unit-norm",
     seed: int = 0,
@@ -127,16 +129,23 @@ def read_federated(
 
     Parameters
     ----------
-    path, label, client, format
+    path, label, client, format, n_features
         As in `load`. With `client`, or ``clients`` in an ``.npz``, that column is the split.
     clients : int
         Number of clients of the paper's random cuts, unless told otherwise.
     partition : Partitioner, optional
-        Another way to split.
+        Another way to split; goes before ``clients`` in an ``.npz``, and excludes `client`.
     task, scale, seed
         As in `FederatedData.split`.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError, TypeError
+        As `load` and `FederatedData.split`, naming the path.
     """
-    table = load(path, label=label, client=client, format=format)
+    if client is not None and partition is not None:
+        raise ValueError("client and partition exclude each other: give one of them")
+    table = load(path, label=label, client=client, format=format, n_features=n_features)
     how: Any = partition
     if how is None:
         how = table.clients if table.clients is not None else RandomCuts(clients)
@@ -152,7 +161,8 @@ def read_federated(
             description={"source": Path(path).name},
         )
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{path}: {error}") from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{path}: {error}") from None
 
 
 def _from_columns(
@@ -194,8 +204,14 @@ def _from_columns(
             f"{path} must have numbers in its feature columns, but not so: "
             f"{', '.join(map(str, odd[:10]))}"
         )
+    single = all(columns[name].dtype == np.float32 for name in feature_names)
+    features = np.empty(
+        (len(columns[target]), len(feature_names)), dtype=np.float32 if single else np.float64
+    )
+    for j, name in enumerate(feature_names):
+        features[:, j] = columns[name]
     return Loaded(
-        np.column_stack([columns[name].astype(np.float64) for name in feature_names]),
+        features,
         columns[target],
         None if who is None else columns[who],
         tuple(map(str, feature_names)) if named else None,
@@ -218,7 +234,10 @@ def _tabular(path: Path, format: str) -> dict[Any, NDArray[Any]]:
         raise ValueError(f"{path} has no rows")
     if format == "csv" and all(_is_number(name) for name in table.columns):
         raise ValueError(f"{path} must begin with the names of its columns, got numbers")
-    return {str(name): table[name].to_numpy() for name in table.columns}
+    names = [str(name) for name in table.columns]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path} must have columns of different names, got {', '.join(names)}")
+    return {name: table.iloc[:, j].to_numpy() for j, name in enumerate(names)}
 
 
 def _is_number(text: Any) -> bool:
@@ -236,7 +255,7 @@ def _numpy(path: Path) -> Any:
             if isinstance(loaded, np.lib.npyio.NpzFile):
                 return {name: loaded[name] for name in loaded.files}
             return loaded
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # as many kinds, from zip and zlib to Python's own tokenizer
         raise ValueError(f"{path} is not a complete NumPy file: {error}") from None
 
 
@@ -245,59 +264,15 @@ def _npz(path: Path) -> Loaded:
     if not isinstance(arrays, dict) or not {"X", "y"} <= arrays.keys():
         found = ", ".join(arrays) if isinstance(arrays, dict) else "one array"
         raise ValueError(f"{path} must hold X and y (and, if wanted, clients), got {found}")
-    features, labels = arrays["X"], arrays["y"]
+    features, labels, clients = arrays["X"], arrays["y"], arrays.get("clients")
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
             f"{path} must hold X (d, n) and y (d,), got {features.shape} and {labels.shape}"
         )
-    return Loaded(features, labels, arrays.get("clients"), None)
-
-
-def _svmlight(path: Path, n_features: int | None) -> Loaded:
-    """``label index:value index:value ...`` per line, indices from 1; # begins a comment."""
-    labels: list[float] = []
-    indices: list[int] = []
-    values: list[float] = []
-    starts = [0]
-    number = 0
-    try:
-        with _open_text(path) as file:
-            for line in file:
-                number += 1
-                cells = line.partition("#")[0].split()
-                if not cells:
-                    continue
-                labels.append(float(cells[0]))
-                for cell in cells[1:]:
-                    index, colon, value = cell.partition(":")
-                    if index == "qid":
-                        raise ValueError("qid is for ranking, which this is not")
-                    if not colon:
-                        raise ValueError(f"{cell!r} is not index:value")
-                    if int(index) < 1:
-                        raise ValueError(f"index {index} must be at least 1")
-                    indices.append(int(index) - 1)
-                    values.append(float(value))
-                starts.append(len(indices))
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path}, line {number}: {error}") from None
-    if not labels:
-        raise ValueError(f"{path} has no rows")
-    largest = max(indices, default=-1) + 1
-    n = largest if n_features is None else check_int("n_features", n_features, low=1)
-    if n < max(largest, 1):
-        raise ValueError(f"n_features must be at least {max(largest, 1)} for {path}, got {n}")
-    matrix = sparse.csr_array(
-        (np.array(values), np.array(indices, dtype=np.int64), np.array(starts)),
-        shape=(len(labels), n),
-    )
-    # A table that is half full is smaller, and faster, as an array.
-    if 2 * matrix.nnz >= len(labels) * n:
-        return Loaded(matrix.toarray(), np.array(labels), None, None)
-    return Loaded(matrix, np.array(labels), None, None)
-
-
-def _open_text(path: Path) -> Any:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return open(path, encoding="utf-8")
+    if features.dtype.kind not in "buif":
+        raise ValueError(f"{path} must hold numbers in X, got dtype {features.dtype}")
+    if clients is not None and clients.shape != labels.shape:
+        raise ValueError(f"{path} must hold clients {labels.shape}, got {clients.shape}")
+    if features.dtype != np.float32:
+        features = features.astype(np.float64, copy=False)
+    return Loaded(features, labels, clients, None)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._validation import check_int, check_real
+from ._validation import check_int, check_real, check_values
 
 Rows = NDArray[np.intp]
-
-_TRIES = 10_000
 
 
 class Partitioner:
@@ -25,8 +24,25 @@ class Partitioner:
 
     name: ClassVar[str]
 
-    def assign(self, labels: NDArray[np.float64], rng: np.random.Generator) -> list[Rows]:
-        """The rows of every client; every row belongs to exactly one."""
+    def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
+        """The rows of every client; every row belongs to exactly one.
+
+        Parameters
+        ----------
+        labels : array of shape (d,)
+        rng : numpy.random.Generator
+            The only source of randomness.
+
+        Returns
+        -------
+        list of array of int
+            Row indices, client by client.
+
+        Raises
+        ------
+        ValueError
+            Naming the parameter that does not fit the rows.
+        """
         raise NotImplementedError
 
     def client_names(self) -> tuple[str, ...] | None:
@@ -36,6 +52,10 @@ class Partitioner:
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
         return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
 
 def _check_clients(clients: int, d: int) -> None:
@@ -65,10 +85,12 @@ class RandomCuts(Partitioner):
     name: ClassVar[str] = "random"
 
     def __post_init__(self) -> None:
-        check_int("clients", self.clients, low=1)
-        check_real("min_share", self.min_share, low=0.0, high=1.0, open_high=True)
+        self._set(
+            clients=check_int("clients", self.clients, low=1),
+            min_share=check_real("min_share", self.min_share, low=0.0, high=1.0, open_high=True),
+        )
 
-    def assign(self, labels: NDArray[np.float64], rng: np.random.Generator) -> list[Rows]:
+    def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         d, m = len(labels), self.clients
         _check_clients(m, d)
         shuffled = rng.permutation(d)
@@ -80,7 +102,8 @@ class RandomCuts(Partitioner):
         points = surplus - (1 if floor else 2)
         if m - 1 > points:
             raise ValueError(
-                f"clients={m} and min_share={self.min_share:g} leave no way to cut {d} rows"
+                f"clients={m} and min_share={self.min_share:g} leave no way to cut {d} rows: "
+                "use fewer clients, or EqualParts"
             )
         cuts = np.sort(rng.choice(points, m - 1, replace=False) + 1)
         return np.split(shuffled, cuts + floor * np.arange(1, m))
@@ -94,9 +117,9 @@ class EqualParts(Partitioner):
     name: ClassVar[str] = "equal"
 
     def __post_init__(self) -> None:
-        check_int("clients", self.clients, low=1)
+        self._set(clients=check_int("clients", self.clients, low=1))
 
-    def assign(self, labels: NDArray[np.float64], rng: np.random.Generator) -> list[Rows]:
+    def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         _check_clients(self.clients, len(labels))
         return np.array_split(rng.permutation(len(labels)), self.clients)
 
@@ -109,7 +132,7 @@ class DirichletLabelSkew(Partitioner):
     ----------
     clients : int
     concentration : float
-        Above 0: small values give each client few labels, large ones equal shares.
+        From 1e-6 to 1e12: small values give each client few labels, large ones equal shares.
     min_samples : int
         Shares are drawn again until every client holds at least so many rows.
     """
@@ -120,11 +143,13 @@ class DirichletLabelSkew(Partitioner):
     name: ClassVar[str] = "dirichlet"
 
     def __post_init__(self) -> None:
-        check_int("clients", self.clients, low=1)
-        check_real("concentration", self.concentration, low=0.0, open_low=True)
-        check_int("min_samples", self.min_samples, low=1)
+        self._set(
+            clients=check_int("clients", self.clients, low=1),
+            concentration=check_real("concentration", self.concentration, low=1e-6, high=1e12),
+            min_samples=check_int("min_samples", self.min_samples, low=1),
+        )
 
-    def assign(self, labels: NDArray[np.float64], rng: np.random.Generator) -> list[Rows]:
+    def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         d, m = len(labels), self.clients
         _check_clients(m, d)
         if m * self.min_samples > d:
@@ -132,14 +157,18 @@ class DirichletLabelSkew(Partitioner):
                 f"min_samples must be at most {d // m} for {m} clients and {d} rows, "
                 f"got {self.min_samples}"
             )
+        labels = check_values("labels", labels)
         kinds, codes = np.unique(labels, return_inverse=True)
-        if len(kinds) > max(100, d // 10):
+        fractions = labels.dtype.kind == "f" and bool((kinds != np.round(kinds)).any())
+        if len(kinds) > max(2 if fractions else 100, d // 10):
             raise ValueError(
                 f"labels must be classes for a label skew, got {len(kinds)} different values in "
                 f"{d} rows: bin them first"
             )
         groups = [rng.permutation(np.flatnonzero(codes == k)) for k in range(len(kinds))]
-        for _ in range(_TRIES):
+        # A hopeless concentration is told within about a second.
+        tries = int(np.clip(20_000_000 // (m * len(kinds)), 20, 10_000))
+        for _ in range(tries):
             shares = rng.dirichlet(np.full(m, self.concentration), size=len(kinds))
             cuts = [
                 np.floor(np.cumsum(share)[:-1] * len(group)).astype(np.intp)
@@ -154,7 +183,7 @@ class DirichletLabelSkew(Partitioner):
                 return [np.concatenate(client) for client in zip(*pieces, strict=True)]
         raise ValueError(
             f"concentration={self.concentration:g} leaves a client of {m} with fewer than "
-            f"{self.min_samples} rows in every one of {_TRIES} draws: use a larger "
+            f"{self.min_samples} rows in every one of {tries} draws: use a larger "
             "concentration, or fewer clients"
         )
 
@@ -166,43 +195,33 @@ class ByColumn(Partitioner):
     Parameters
     ----------
     ids : array_like of shape (d,)
-        Numbers or strings.
+        Numbers or strings; a copy is kept. Strings are in the order of their characters, so
+        ``"10"`` comes before ``"2"``.
     """
 
     ids: ArrayLike
     name: ClassVar[str] = "column"
 
     def __post_init__(self) -> None:
-        ids = np.asarray(self.ids)
-        if ids.ndim != 1 or len(ids) == 0:
-            raise ValueError(f"client ids must be a vector, one per row, got shape {ids.shape}")
-        if ids.dtype.kind == "O":
-            if any(value is None or value != value for value in ids):
-                raise ValueError("client ids must not be missing (None or NaN)")
-            ids = ids.astype(str)
-        if ids.dtype.kind not in "biufUST" or (
-            ids.dtype.kind == "f" and not np.isfinite(ids).all()
-        ):
-            raise ValueError(f"client ids must be finite numbers or strings, got dtype {ids.dtype}")
-        if ids.dtype.kind == "f" and (ids == np.round(ids)).all():
+        ids = check_values("client ids", self.ids).copy()
+        if ids.dtype.kind == "f" and (np.abs(ids) < 2**53).all() and (ids == np.round(ids)).all():
             ids = ids.astype(np.int64)  # a column of a table of floats
-        object.__setattr__(self, "ids", ids)
+        ids.setflags(write=False)
+        self._set(ids=ids)
 
-    def assign(self, labels: NDArray[np.float64], rng: np.random.Generator) -> list[Rows]:
-        ids = np.asarray(self.ids)
-        if len(ids) != len(labels):
-            raise ValueError(f"client ids must have {len(labels)} entries, got {len(ids)}")
-        found, codes = np.unique(ids, return_inverse=True)
+    @cached_property
+    def _found(self) -> tuple[NDArray[Any], Rows]:
+        return np.unique(np.asarray(self.ids), return_inverse=True)
+
+    def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
+        names, codes = self._found
+        if len(codes) != len(labels):
+            raise ValueError(f"client ids must have {len(labels)} entries, got {len(codes)}")
         order = np.argsort(codes, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(codes, minlength=len(found)))[:-1])
+        return np.split(order, np.cumsum(np.bincount(codes, minlength=len(names)))[:-1])
 
     def client_names(self) -> tuple[str, ...]:
-        return tuple(map(str, np.unique(np.asarray(self.ids))))
+        return tuple(map(str, self._found[0].tolist()))
 
     def describe(self) -> dict[str, Any]:
-        return {"name": self.name, "clients": len(self.client_names())}
-
-
-PARTITIONERS: dict[str, type[Partitioner]] = {
-    cls.name: cls for cls in (RandomCuts, EqualParts, DirichletLabelSkew, ByColumn)
-}
+        return {"name": self.name, "clients": len(self._found[0])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,11 +10,20 @@ from scipy import sparse
 from scipy.special import expit
 
 from ._validation import check_array, check_choice, check_int, check_real
-from .data import FederatedData, unit_norm_columns
+from .data import FederatedData, column_norms, divide_columns
 
 Array = NDArray[np.float64]
 
 TASKS = {"logistic": "classification", "least_squares": "regression"}
+
+
+class Truth(NamedTuple):
+    """The parameters behind the labels, for features before any scaling."""
+
+    common: Array
+    """w, shape (n,)."""
+    clients: Array
+    """w + h*v_i / sqrt(n), shape (m, n)."""
 
 
 def make_federated(
@@ -35,10 +44,12 @@ def make_federated(
 
     With h the heterogeneity, client i's rows are ``a = h*s_i + e``, its true parameter is
     ``w + h*v_i``, with s_i, v_i, w and e standard normal (w and v_i divided by sqrt(n), so that
-    margins have variance about 1 at any n). h = 0 gives identically distributed clients; at
-    h = 1 they differ as much from each other as a client's rows do. Labels are Bernoulli with
-    the logistic function of ``margin / noise`` (`logistic`), or the margin plus normal noise
-    (`least_squares`).
+    margins ``a.(w + h*v_i)`` have variance about ``(1 + h^2)^2`` at any n). h = 0 gives
+    identically distributed clients; at h = 1 they differ as much from each other as a client's
+    rows do. Labels are Bernoulli with the logistic function of ``margin / noise`` (`logistic`),
+    or the margin plus normal noise of deviation `noise` (`least_squares`). With a `density`
+    below 1 every entry is kept with that probability and divided by its square root, which
+    leaves the variance of the margins as it is.
 
     Parameters
     ----------
@@ -53,23 +64,29 @@ def make_federated(
         h, at least 0.
     imbalance : float
         With `samples` one number: sizes follow a lognormal law with this deviation of the
-        logarithm; 0 gives equal sizes.
+        logarithm; 0 gives sizes that differ by at most one.
     noise : float
         Above 0 for `logistic`, at least 0 for `least_squares`.
     density : float, optional
-        Share of the entries that are not zero, in (0, 1]; the features are CSR then.
+        Expected share of the entries that are not zero, in (0, 1]; the features are CSR then.
     scale : {"unit-norm"}, optional
         Divide every column by its norm at the end, as the paper does with its data: the
         algorithms' default parameters are made for that scale.
     dtype : float64 or float32
         Of the features.
     seed : int
-        Every client has its own stream, so client i does not depend on how many there are.
+        Every client has its own stream, a child of ``SeedSequence(seed)``, so client i does not
+        depend on how many there are.
 
     Returns
     -------
     FederatedData
-        ``description["true_parameter"]`` is w.
+        `true_parameters` gives w and the clients' own.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
     """
     check_choice("task", task, TASKS)
     m = check_int("clients", clients, low=1)
@@ -81,12 +98,9 @@ def make_federated(
         density = check_real("density", density, low=0.0, high=1.0, open_low=True)
     if scale is not None:
         check_choice("scale", scale, ("unit-norm",))
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise TypeError(f"dtype must be float64 or float32, got {dtype}")
+    dtype = _check_dtype(dtype)
     seed = check_int("seed", seed)
-    common = np.random.default_rng([seed, 0])
-    w = common.normal(size=n) / np.sqrt(n)
+    w, common = _common(seed, n)
     sizes = _sizes(samples, m, spread, common)
 
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -95,24 +109,28 @@ def make_federated(
     dense = None if density is not None else np.empty((d, n), dtype=dtype)
     blocks = []
     for i in range(m):
-        rng = np.random.default_rng([seed, 1, i])
-        shift, own = h * rng.normal(size=n), w + h * rng.normal(size=n) / np.sqrt(n)
+        shift, own, rng = _client(seed, i, w, h)
         rows = slice(offsets[i], offsets[i + 1])
         if dense is not None:
             a: Any = dense[rows]
             rng.standard_normal(out=a, dtype=dtype)
             a += shift.astype(dtype)
+            # Not BLAS, whose last bits depend on its threads.
+            margin = np.einsum("tj,j->t", a, own.astype(dtype))
         else:
             a = _sparse_rows(rng, int(sizes[i]), n, density or 1.0, shift, dtype)
             blocks.append(a)
-        margin = a @ own.astype(dtype)
+            margin = a @ own.astype(dtype)
         if task == "logistic":
             labels[rows] = rng.random(sizes[i]) < expit(margin / noise)
         else:
             labels[rows] = margin + noise * rng.normal(size=sizes[i])
     table: Any = dense if dense is not None else sparse.vstack(blocks, format="csr")
+    del dense, blocks
     if scale is not None:
-        table, _ = unit_norm_columns(table)
+        divide_columns(table, column_norms(table))
+    for array in (table.data, table.indices, table.indptr) if density is not None else (table,):
+        array.setflags(write=False)  # so that it is held without a copy
     return FederatedData(
         table,
         labels,
@@ -126,13 +144,59 @@ def make_federated(
             "density": density,
             "scale": scale,
             "seed": seed,
-            "true_parameter": w.tolist(),
         },
     )
 
 
+def true_parameters(data: FederatedData) -> Truth:
+    """The parameters behind the labels of `make_federated`, from the data's description.
+
+    Raises
+    ------
+    ValueError
+        If the data are not synthetic.
+    """
+    note = data.description
+    if not str(note.get("source")).startswith("synthetic "):
+        raise ValueError(f"data must come from make_federated, got {data.summary()}")
+    w, _ = _common(note["seed"], data.n_features)
+    h = note["heterogeneity"]
+    own = [_client(note["seed"], i, w, h)[1] for i in range(data.n_clients)]
+    return Truth(w, np.stack(own))
+
+
+def _common(seed: int, n: int) -> tuple[Array, np.random.Generator]:
+    """The common parameter, and the stream that it came from."""
+    rng = _stream(seed, 0)
+    return rng.normal(size=n) / np.sqrt(n), rng
+
+
+def _client(seed: int, i: int, w: Array, h: float) -> tuple[Array, Array, np.random.Generator]:
+    """Shift of client i's rows, its parameter, and the stream of its rows."""
+    rng = _stream(seed, 1, i)
+    n = len(w)
+    return h * rng.normal(size=n), w + h * rng.normal(size=n) / np.sqrt(n), rng
+
+
+def _stream(seed: int, *key: int) -> np.random.Generator:
+    """The descendant of SeedSequence(seed) that `key` leads to, as its method spawn makes them."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def _check_dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"dtype must be float64 or float32, got {dtype!r}") from None
+    if found not in (np.float32, np.float64):
+        raise TypeError(f"dtype must be float64 or float32, got {found}")
+    return found
+
+
 def _sizes(samples: Any, m: int, spread: float, rng: np.random.Generator) -> NDArray[np.int64]:
     if np.ndim(samples) > 0:
+        if spread:
+            raise ValueError("imbalance is for samples in all, got the samples of each client too")
         sizes = check_array("samples", samples, shape=(m,), dtype=np.int64)
         if sizes.min() < 1:
             raise ValueError(f"samples must be at least 1 for every client, got {sizes.min()}")
@@ -150,11 +214,19 @@ def _sizes(samples: Any, m: int, spread: float, rng: np.random.Generator) -> NDA
 def _sparse_rows(
     rng: np.random.Generator, d: int, n: int, density: float, shift: Array, dtype: Any
 ) -> Any:
-    counts = rng.binomial(n, density, size=d)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    columns = np.concatenate(
-        [np.sort(rng.choice(n, count, replace=False)) for count in counts] or [np.empty(0)]
-    ).astype(np.int64)
+    # Entries kept independently: the gaps between them, row after row, are geometric.
+    total = d * n
+    kept = np.empty(0, dtype=np.int64)
+    last = -1
+    while last < total:
+        expected = (total - last) * density
+        gaps = rng.geometric(density, size=int(expected + 4 * np.sqrt(expected)) + 16)
+        # A tiny density has gaps beyond the table, whose sum must not overflow.
+        more = last + np.cumsum(np.minimum(gaps, total + 1))
+        kept = np.concatenate([kept, more[more < total]])
+        last = int(more[-1])
+    columns = kept % n
+    starts = np.searchsorted(kept, np.arange(d + 1) * n)
     # Scaled so that a margin's variance does not depend on the density.
     values = ((rng.normal(size=len(columns)) + shift[columns]) / np.sqrt(density)).astype(dtype)
     return sparse.csr_array((values, columns, starts), shape=(d, n))

@@ -31,6 +31,7 @@ CATEGORICAL = (
     "workclass", "education", "marital-status", "occupation", "relationship", "race", "sex",
     "native-country",
 )  # fmt: skip
+ROWS = 45_222
 TARGET = Path(__file__).parents[1] / "fedepm_fast" / "datasets" / "adult.npz"
 
 
@@ -38,14 +39,18 @@ def read_rows(path: Path) -> list[list[str]]:
     """The complete rows of a raw file, plain or gzipped."""
     if not path.exists():
         path = path.with_name(path.name + ".gz")
+    if not path.exists():
+        raise SystemExit(f"no {path.with_suffix('')} and no {path}")
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("ascii")
     rows = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), start=1):
         # The test file begins with a comment, and ends its rows with a full stop.
         if not line.strip() or line.startswith("|"):
             continue
         cells = [cell.strip() for cell in line.strip().rstrip(".").split(",")]
+        if len(cells) != len(COLUMNS) + 1 or cells[-1] not in ("<=50K", ">50K"):
+            raise SystemExit(f"{path}, line {number} is not a row of Adult: {line!r}")
         if "?" not in cells:
             rows.append(cells)
     return rows
@@ -85,6 +90,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     rows = read_rows(arguments.folder / "adult.test") + read_rows(arguments.folder / "adult.data")
+    if len(rows) != ROWS:
+        raise SystemExit(f"{arguments.folder} must have {ROWS} complete rows, got {len(rows)}")
     columns, labels, categories = encode(rows)
     arrays: dict[str, NDArray] = {
         name: column.astype(np.min_scalar_type(column.max()))

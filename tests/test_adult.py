@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import subprocess
@@ -39,28 +40,61 @@ def test_scaling():
     )
 
 
-if (RAW / "adult_check.mat").exists():
+@pytest.mark.parametrize("authors", [RAW] if (RAW / "adult_check.mat").exists() else [])
+def test_equals_the_authors_matrix(authors):
+    table = datasets.load_adult(scaled=False)
+    np.testing.assert_array_equal(table.features, loadmat(authors / "adult_check.mat")["X"])
+    labels = loadmat(authors / "adult_check_labels.mat")["y"]
+    np.testing.assert_array_equal(table.labels, labels.ravel())
 
-    def test_equals_the_authors_matrix():
-        table = datasets.load_adult(scaled=False)
-        np.testing.assert_array_equal(table.features, loadmat(RAW / "adult_check.mat")["X"])
-        labels = loadmat(RAW / "adult_check_labels.mat")["y"]
-        np.testing.assert_array_equal(table.labels, labels.ravel())
+
+def raw(name: str) -> bytes | None:
+    for path in (RAW / name, RAW / f"{name}.gz"):
+        if path.exists():
+            content = path.read_bytes()
+            return gzip.decompress(content) if path.suffix == ".gz" else content
+    return None
 
 
-if (RAW / "adult.data.gz").exists():
+def build(folder: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts" / "build_adult.py"
+    command = [sys.executable, str(script), str(folder), "--output", str(target)]
+    return subprocess.run(command, capture_output=True, text=True)
 
-    def test_rebuilds_from_the_raw_files(tmp_path):
-        target = tmp_path / "adult.npz"
-        subprocess.run(
-            [sys.executable, ROOT / "scripts" / "build_adult.py", RAW, "--output", target],
-            check=True,
-            capture_output=True,
+
+@pytest.mark.parametrize("packed", [False, True] if raw("adult.data") and raw("adult.test") else [])
+def test_rebuilds_from_the_raw_files(tmp_path, packed):
+    for name in ("adult.data", "adult.test"):
+        content = raw(name)
+        (tmp_path / f"{name}.gz" if packed else tmp_path / name).write_bytes(
+            gzip.compress(content) if packed else content
         )
-        with np.load(target) as built, np.load(datasets.ADULT) as shipped:
-            assert built.files == shipped.files
-            for name in built.files:
-                np.testing.assert_array_equal(built[name], shipped[name])
+    done = build(tmp_path, tmp_path / "built.npz")
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "built.npz") as built, np.load(datasets.ADULT) as shipped:
+        assert built.files == shipped.files
+        for name in built.files:
+            assert built[name].dtype == shipped[name].dtype
+            np.testing.assert_array_equal(built[name], shipped[name])
+
+
+def test_building_says_what_is_missing(tmp_path):
+    done = build(tmp_path, tmp_path / "built.npz")
+    assert done.returncode == 1 and "adult.test" in done.stderr and "Traceback" not in done.stderr
+    (tmp_path / "adult.test").write_text("|comment\n\n25, Private, 1\n")
+    done = build(tmp_path, tmp_path / "built.npz")
+    assert done.returncode == 1 and "line 3 is not a row of Adult" in done.stderr
+    assert not (tmp_path / "built.npz").exists()
+
+
+@pytest.mark.parametrize("at", [100, 50_000, 150_000, 250_000, 330_000])
+def test_damage_within_the_file_is_noticed(tmp_path, monkeypatch, at):
+    content = bytearray(datasets.ADULT.read_bytes())
+    content[at] ^= 0xFF
+    (tmp_path / "adult.npz").write_bytes(bytes(content))
+    monkeypatch.setattr(datasets, "ADULT", tmp_path / "adult.npz")
+    with pytest.raises(ValueError, match=r"adult\.npz is damaged"):
+        datasets.load_adult()
 
 
 def test_ready_split():

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from problems import small_data
 from scipy import sparse
 
@@ -42,7 +49,10 @@ def test_a_split_is_a_pure_function_of_the_seed():
 def test_is_frozen_and_leaves_the_callers_arrays_alone():
     X, y = table()
     before = X.copy()
-    data = FederatedData(X, y, [20, 20])
+    rows = np.arange(40)
+    data = FederatedData(X, y, [20, 20], rows=rows)
+    y[0], rows[0] = 5, 6
+    assert data.labels[0] != 5 and data.rows[0] == 0
     with pytest.raises(ValueError, match="read-only"):
         data.features[0, 0] = 1
     with pytest.raises(ValueError, match="read-only"):
@@ -67,13 +77,15 @@ def test_two_values_are_mapped_and_reported():
         (["no", "yes", "yes", "no", "yes", "no"], {"no": 0, "yes": 1}),
         ([2.0, 5.5, 5.5, 2.0, 5.5, 2.0], {"2.0": 0, "5.5": 1}),
         (np.array(["a", "b", "b", "a", "b", "a"], dtype=object), {"a": 0, "b": 1}),
+        (np.array([2, 10, 10, 2, 10, 2], dtype=object), {"2": 0, "10": 1}),
+        (pd.Series(["a", "b", "b", "a", "b", "a"], dtype="category"), {"a": 0, "b": 1}),
     ]:
         data = FederatedData.split(X, labels, [0, 0, 0, 1, 1, 1])
-        assert data.description["label_mapping"] == mapping
+        assert data.label_mapping == data.description["label_mapping"] == mapping
         assert data.labels.tolist() == [0, 1, 1, 0, 1, 0]
         assert " -> 1" in data.summary()
     data = FederatedData.split(X, [False, True] * 3, [0, 0, 0, 1, 1, 1])
-    assert "label_mapping" not in data.description
+    assert data.label_mapping is None and "label_mapping" not in data.description
 
 
 def test_unit_norm():
@@ -82,8 +94,34 @@ def test_unit_norm():
     data = FederatedData.split(X, y, partition.EqualParts(4), scale="unit-norm")
     np.testing.assert_allclose(np.linalg.norm(data.features, axis=0), [1, 0, 1])
     assert data.description["zero_columns"] == [1]
+    assert data.summary().endswith("; only zeros in column 1")
+    # The norms do not depend on the split.
+    norms = np.where(X.any(axis=0), np.linalg.norm(X, axis=0), 1)
+    np.testing.assert_array_equal(data.features, (X / norms)[data.rows])
     as_csr = FederatedData.split(sparse.csr_array(X), y, partition.EqualParts(4), scale="unit-norm")
-    np.testing.assert_allclose(as_csr.features.toarray(), data.features, rtol=1e-15)
+    np.testing.assert_array_equal(as_csr.features.toarray(), data.features)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1.0, 1e170, 1e300])
+def test_unit_norm_at_any_magnitude(size):
+    X, y = table()
+    X = np.column_stack([size * X[:, 0], X[:, 1], np.zeros(40)])
+    want = np.column_stack([X[:, 0] / size, X[:, 1:]])
+    norms = np.linalg.norm(want, axis=0)
+    for features in (X, sparse.csr_array(X)):
+        data = FederatedData.split(features, y, [0] * 40, scale="unit-norm")
+        got = data.features.toarray() if data.is_sparse else data.features
+        np.testing.assert_allclose(got[:, :2], want[:, :2] / norms[:2], rtol=1e-14)
+        assert data.description["zero_columns"] == [2]
+
+
+def test_unit_norm_in_single_precision_sums_in_double():
+    X = np.full((300_000, 1), 1e-3, dtype=np.float32)
+    X[0] = 30.0
+    data = FederatedData.split(X, np.arange(300_000) % 2, [0] * 300_000, scale="unit-norm")
+    assert data.features.dtype == np.float32
+    norm = np.linalg.norm(X.astype(float))
+    np.testing.assert_array_equal(data.features, X / np.float32(norm))
 
 
 def test_from_clients():
@@ -93,6 +131,9 @@ def test_from_clients():
     assert FederatedData.from_clients(pieces).content_hash() == want.content_hash()
     as_csr = FederatedData.from_clients([(sparse.csr_array(a), b) for a, b in pieces])
     np.testing.assert_array_equal(as_csr.features.toarray(), X)
+    signs = FederatedData.from_clients([(a, 2 * b - 1) for a, b in pieces], task="classification")
+    np.testing.assert_array_equal(signs.labels, y)
+    assert signs.label_mapping == {"-1.0": 0, "1.0": 1}
     with pytest.raises(ValueError, match=r"clients\[1\] must have 3 features"):
         FederatedData.from_clients([pieces[0], (X[5:, :2], y[5:])])
     with pytest.raises(ValueError, match=r"clients\[0\] must be features \(d_i, n\)"):
@@ -124,7 +165,8 @@ NAN[2, 1], INF[0, 0] = np.nan, -np.inf
     [
         (NAN, Y, [3, 3], ValueError, r"features must be finite, got nan at index \(2, 1\)"),
         (INF, Y, [3, 3], ValueError, r"features must be finite, got -inf at index \(0, 0\)"),
-        (sparse.csr_array(NAN), Y, [3, 3], ValueError, "features must be finite"),
+        (sparse.csr_array(NAN), Y, [3, 3], ValueError, r"got nan at index \(2, 1\)"),
+        (NAN.astype(np.float32), Y, [3, 3], ValueError, r"got nan at index \(2, 1\)"),
         (np.ma.masked_less(X, 0), Y, [3, 3], ValueError, "features must not have masked entries"),
         (X, [0, 1, np.nan, 0, 1, 0], [3, 3], ValueError, "labels must be finite"),
         (X, Y[:5], [3, 3], ValueError, r"labels must have shape \(6\), got \(5,\)"),
@@ -151,6 +193,14 @@ def test_bad_data_are_named(features, labels, sizes, error, message):
         ({"labels": [0, 1, 2, 0, 1, 2]}, "labels must have exactly two values .* got 3: 0, 1, 2"),
         ({"labels": [1] * 6}, "exactly two values for classification, got 1: 1"),
         ({"labels": [0, 1, np.nan, 0, 1, 0]}, "labels must be finite"),
+        ({"labels": ["a", "b", None] * 2}, "labels must not be missing, got None at index 2"),
+        (
+            {"labels": pd.Series(["a", np.nan] * 3)},
+            "labels must not be missing, got nan at index 1",
+        ),
+        ({"labels": pd.array([0, pd.NA] * 3)}, r"labels must be finite, got nan at index \(1,\)"),
+        ({"labels": np.ma.masked_equal(Y, 1)}, "labels must not have masked entries"),
+        ({"labels": np.ma.masked_equal(Y, 1), "task": "regression"}, "must not have masked"),
         ({"labels": [0, 1]}, r"labels must have shape \(6,\)"),
         ({"task": "ranking"}, "task must be one of"),
         ({"scale": "minmax"}, "scale must be one of"),
@@ -173,3 +223,136 @@ def test_names():
     with pytest.raises(ValueError, match="feature_names must have 3 entries, got 2"):
         FederatedData(X, Y, [6], feature_names=("x", "y"))
     assert repr(data) == "<FederatedData arrays: 6 rows, 3 features, 3 clients of 2 to 2 rows>"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"rows": [0.5] * 6}, ValueError, "rows must hold whole numbers, got 0.5"),
+        ({"rows": [-1] * 6}, ValueError, "rows must be at least 0, got -1"),
+        ({"rows": [0]}, ValueError, r"rows must have shape \(6\), got \(1,\)"),
+        ({"client_names": ["a"]}, ValueError, "client_names must have 2 entries, got 1"),
+        ({"description": {"w": np.ones(2)}}, TypeError, "description must be a mapping that JSON"),
+        ({"description": {"w": np.nan}}, TypeError, "description must be a mapping that JSON"),
+    ],
+)
+def test_bad_particulars_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        FederatedData(X, Y, [3, 3], **options)
+
+
+@pytest.mark.parametrize("wrong", [3, "random", partition.EqualParts])
+def test_a_partition_is_an_object_or_a_column(wrong):
+    with pytest.raises(TypeError, match="partition must be a partitioner, such as RandomCuts"):
+        FederatedData.split(X, Y, wrong)
+
+
+@pytest.mark.parametrize(
+    "parts", [[[0, 1], [2, 3]], [[0, 1, 2], [2, 3, 4]], [[0, 1, 2], [3, 4, 6]]]
+)
+def test_a_partitioner_of_ones_own_must_keep_every_row(parts):
+    class Own(partition.Partitioner):
+        name = "own"
+
+        def assign(self, labels, rng):
+            return [np.array(part) for part in parts]
+
+    with pytest.raises(ValueError, match="partition must give each of the 6 rows to exactly one"):
+        FederatedData.split(X, Y, Own())
+
+
+def test_a_description_is_plain_and_complete():
+    data = FederatedData.split(
+        X,
+        Y * 2,
+        partition.RandomCuts(np.int64(2), np.float32(0.5)),
+        scale="unit-norm",
+        seed=np.int8(4),
+    )
+    assert json.loads(json.dumps(data.description)) == {
+        "source": "arrays",
+        "task": "classification",
+        "label_mapping": {"0.0": 0, "2.0": 1},
+        "partition": {"name": "random", "clients": 2, "min_share": 0.5},
+        "split_seed": 4,
+        "scale": "unit-norm",
+    }
+
+
+def test_the_callers_csr_is_left_alone():
+    values, columns, starts = np.array([1.0, 2, 3]), np.array([1, 1, 0]), np.array([0, 2, 3])
+    given = sparse.csr_array((values, columns, starts), shape=(2, 2))
+    data = FederatedData(given, [0, 1], [1, 1])
+    np.testing.assert_array_equal(data.features.toarray(), [[0, 3], [3, 0]])
+    np.testing.assert_array_equal(given.data, [1, 2, 3])
+    canonical = sparse.csr_array(X)
+    data = FederatedData(canonical, Y, [3, 3])
+    canonical.data[:] = 7
+    np.testing.assert_array_equal(data.features.toarray(), X)
+    with pytest.raises(ValueError, match="read-only"):
+        data.features.data[0] = 1
+    broken = sparse.csr_array(X)
+    broken.indices[1] = 5
+    with pytest.raises(ValueError, match="features must be a valid CSR array"):
+        FederatedData(broken, Y, [3, 3])
+
+
+def test_read_only_arrays_are_held_without_a_copy():
+    mine = X.copy()
+    mine.setflags(write=False)
+    assert np.shares_memory(FederatedData(mine, Y, [3, 3]).features, mine)
+    assert not np.shares_memory(FederatedData(X, Y, [3, 3]).features, X)
+
+
+def test_data_frames_may_change_afterwards():
+    frame = pd.DataFrame(X)
+    data = FederatedData(frame, pd.Series(Y), [3, 3])
+    frame.iloc[:, :] = 0.0
+    np.testing.assert_array_equal(data.features, X)
+
+
+@pytest.mark.parametrize("features", [X, sparse.csr_array(X)])
+def test_copies_are_frozen_too(features):
+    data = FederatedData(features, Y, [2, 4], client_names="ab")
+    data.client(0)
+    for other in (pickle.loads(pickle.dumps(data)), copy.deepcopy(data)):
+        assert other.content_hash() == data.content_hash()
+        assert other.client_names == ("a", "b") and other.offsets.tolist() == [0, 2, 6]
+        for array in (other.features.data if other.is_sparse else other.features, other.labels):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
+
+
+def test_the_hash_is_of_content():
+    base = FederatedData(sparse.csr_array(X), Y, [3, 3])
+    wide = sparse.csr_array(X)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert FederatedData(wide, Y, [3, 3]).content_hash() == base.content_hash()
+    different = [
+        FederatedData(X, Y, [3, 3]),
+        FederatedData(sparse.csr_array(X), Y, [2, 4]),
+        FederatedData(sparse.csr_array(X), 1 - Y, [3, 3]),
+        FederatedData(sparse.csr_array(X.astype(np.float32)), Y, [3, 3]),
+        FederatedData(sparse.csr_array(X + 1), Y, [3, 3]),
+    ]
+    assert len({d.content_hash() for d in (base, *different)}) == 6
+
+
+def test_no_such_client():
+    data = FederatedData(X, Y, [3, 3])
+    with pytest.raises(IndexError, match="client must be from 0 to 1, got 2"):
+        data.client(2)
+
+
+@given(st.integers(1, 30), st.integers(1, 4), st.integers(0, 99), st.sampled_from(["f4", "f8"]))
+@settings(deadline=None, max_examples=60)
+def test_splits_only_move_rows(d, n, seed, dtype):
+    rng = np.random.default_rng(seed)
+    features, labels = rng.normal(size=(d, n)).astype(dtype), rng.normal(size=d)
+    ids = rng.integers(0, 5, d)
+    data = FederatedData.split(features, labels, ids, task="regression")
+    np.testing.assert_array_equal(data.features, features[data.rows])
+    np.testing.assert_array_equal(data.labels, labels[data.rows])
+    np.testing.assert_array_equal(
+        np.repeat(data.client_names, data.client_sizes), np.sort(ids).astype(str)
+    )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+import random
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 
-from fedepm_fast import FedEPM, loaders, run
+from fedepm_fast import FedEPM, _svmlight, loaders, run
 from fedepm_fast.partition import EqualParts
 
 RNG = np.random.default_rng(0)
@@ -108,9 +112,19 @@ def test_truncated_files_are_named(files, name):
         ("x.csv", "a,b\n1,2\n", {"client": 7}, "client must be an integer from -2 to 1, got 7"),
         ("x.csv", "a,b\n1,2\n", {"label": "a", "client": "a"}, "must be different columns"),
         ("x.svm", "# nothing\n", {}, "x.svm has no rows"),
-        ("x.svm", "1 1:2\n1 two:3\n", {}, "x.svm, line 2: invalid literal"),
+        ("x.svm", "1 1:2\n1 two:3\n", {}, "x.svm, line 2: index 'two' is not a whole number"),
         ("x.svm", "1 1:2\n1 2\n", {}, "line 2: '2' is not index:value"),
         ("x.svm", "1 0:2\n", {}, "line 1: index 0 must be at least 1"),
+        ("x.svm", "1 3:1 2:2\n", {}, "line 1: indices must increase along a line, got 2 after 3"),
+        ("x.svm", "1 3:1 3:2\n", {}, "line 1: indices must increase along a line, got 3 after 3"),
+        ("x.svm", "1 1.0:2\n", {}, r"line 1: index '1\.0' is not a whole number"),
+        ("x.svm", "1 9999999999:2\n", {}, "index 9999999999 must be at least 1 and at most"),
+        ("x.svm", "1_0 1:2\n", {}, "line 1: '1_0' is not a number"),
+        ("x.svm", "1 1:\n", {}, "line 1: '' is not a number"),
+        ("x.svm", "1 1:2-3\n", {}, "line 1: '2-3' is not a number"),
+        ("x.svm", "1:2 2:3\n", {}, "line 1: '1:2' is not a number"),
+        ("x.svm", "1 1:2\n", {"n_features": 0}, "n_features must be an integer from 1"),
+        ("x.csv", "a,b\n1,2\n", {"n_features": 3}, "n_features is for svmlight files, got 3"),
         ("x.svm", "1 qid:3 1:2\n", {}, "line 1: qid is for ranking"),
         ("x.svm", "1 4:2\n", {"n_features": 3}, "n_features must be at least 4"),
         ("x.svm", "1 4:2\n", {"label": 0}, "label names a column, but svmlight files have none"),
@@ -142,3 +156,124 @@ def test_errors_of_the_data_name_the_file(tmp_path):
         loaders.read_federated(tmp_path / "x.csv", clients=1)
     with pytest.raises(FileNotFoundError, match="no data file at"):
         loaders.load(tmp_path / "missing.csv")
+
+
+# Whole numbers, signs, exponents, blanks and comments in every order, well-formed or not.
+PIECES = ["1", "-1", "+2.5", "3e-2", "7", "12:", "1:", "2:", ":", "#x", "e", "."]
+BLANKS = [" ", "\t", "\n", "\r\n"]
+
+
+@given(st.lists(st.sampled_from([*PIECES, *BLANKS]), max_size=25).map("".join))
+@settings(deadline=None, max_examples=400)
+def test_blocks_are_read_as_lines_are(text):
+    block = text.encode()
+    fast = _svmlight.parse_block(block)
+    if fast is not None:
+        for got, want in zip(fast, _svmlight.parse_lines(block, 1), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.dictionaries(
+                st.integers(1, 9), st.floats(allow_nan=False, allow_infinity=False), max_size=4
+            ),
+        ),
+        min_size=1,
+    )
+)
+@settings(deadline=None, max_examples=100)
+def test_well_formed_blocks_are_read_at_once_and_exactly(rows):
+    text = "\n".join(
+        f"{label!r} " + " ".join(f"{j}:{entries[j]!r}" for j in sorted(entries))
+        for label, entries in rows
+    )
+    fast = _svmlight.parse_block(text.encode())
+    assert fast is not None
+    assert fast.labels.tolist() == [label for label, _ in rows]
+    assert fast.counts.tolist() == [len(entries) for _, entries in rows]
+    pairs = [(j, entries[j]) for _, entries in rows for j in sorted(entries)]
+    assert list(zip(fast.indices.tolist(), fast.values.tolist(), strict=True)) == pairs
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_blocks_of_any_size_give_the_same_table(files, monkeypatch, size):
+    monkeypatch.setattr(_svmlight, "BLOCK", size)
+    got = loaders.load(files / "t.svm")
+    np.testing.assert_array_equal(got.features, X)
+    np.testing.assert_array_equal(got.labels, 2 * Y - 1)
+    (files / "bad.svm").write_text(svm_text(X, Y) + "1 x:1\n")
+    line = svm_text(X, Y).count("\n") + 1
+    with pytest.raises(ValueError, match=f"bad.svm, line {line}: index 'x' is not a whole number"):
+        loaders.load(files / "bad.svm")
+
+
+def test_values_out_of_the_ordinary_are_read_too(tmp_path):
+    (tmp_path / "t.svm").write_bytes("1 1:nan 2:inf # caf\u00e9\n0 1:1\n".encode("latin-1"))
+    got = loaders.load(tmp_path / "t.svm")
+    np.testing.assert_array_equal(got.features, [[np.nan, np.inf], [1, 0]])
+    with pytest.raises(ValueError, match=r"t\.svm: features must be finite, got nan"):
+        loaders.read_federated(tmp_path / "t.svm", clients=1)
+
+
+def test_an_empty_archive_has_no_rows(tmp_path):
+    (tmp_path / "t.svm.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(ValueError, match="has no rows"):
+        loaders.load(tmp_path / "t.svm.gz")
+
+
+@pytest.mark.parametrize("name", ["t.svm.gz", "t.csv.gz", "t.parquet", "t.npy", "t.npz"])
+def test_damage_is_a_value_error_that_names_the_file(files, name):
+    content = (files / name).read_bytes()
+    draw = random.Random(1)
+    for _ in range(60):
+        damaged = bytearray(content)
+        for _ in range(3):
+            damaged[draw.randrange(len(damaged))] = draw.randrange(256)
+        (files / name).write_bytes(bytes(damaged))
+        try:
+            loaders.load(files / name)  # damage to a number without a checksum cannot show
+        except ValueError as error:
+            assert name in str(error)
+
+
+def test_single_precision_is_kept(tmp_path):
+    frame = pd.DataFrame({"a": np.float32([1.5, 2]), "b": np.float32([3, 4]), "y": [0, 1]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    np.save(tmp_path / "t.npy", frame.to_numpy(dtype=np.float32))
+    np.savez(tmp_path / "t.npz", X=frame[["a", "b"]].to_numpy(), y=frame["y"])
+    for name in ("t.parquet", "t.npy", "t.npz"):
+        got = loaders.load(tmp_path / name).features
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, [[1.5, 3], [2, 4]])
+    frame.assign(c=1).to_parquet(tmp_path / "t.parquet")
+    assert loaders.load(tmp_path / "t.parquet", label="y").features.dtype == np.float64
+
+
+def test_labels_and_clients_may_be_names(tmp_path):
+    lines = ["who,a,y"] + [
+        f"{w},{i},{y}"
+        for i, (w, y) in enumerate(itertools.product(["rome", "oslo"], ["no", "yes"]))
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    data = loaders.read_federated(tmp_path / "t.csv", client="who", scale=None)
+    assert data.client_names == ("oslo", "rome")
+    assert data.label_mapping == {"no": 0, "yes": 1}
+    assert data.features.ravel().tolist() == [2, 3, 0, 1]
+    (tmp_path / "t.csv").write_text("\n".join([*lines, "rome,4,"]))
+    with pytest.raises(ValueError, match=r"t\.csv: labels must not be missing, got nan at index 4"):
+        loaders.read_federated(tmp_path / "t.csv", client="who")
+    with pytest.raises(ValueError, match="client and partition exclude each other"):
+        loaders.read_federated(tmp_path / "t.csv", client="who", partition=EqualParts(2))
+
+
+def test_arrays_of_an_archive_must_fit(tmp_path):
+    for arrays, message in [
+        ({"X": X, "y": Y, "clients": WHO[:4]}, r"must hold clients \(30,\), got \(4,\)"),
+        ({"X": X.astype(str), "y": Y}, "must hold numbers in X, got dtype <U32"),
+    ]:
+        np.savez(tmp_path / "x.npz", **arrays)
+        with pytest.raises(ValueError, match=message):
+            loaders.load(tmp_path / "x.npz")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,7 +88,11 @@ def test_by_column():
         (lambda: EqualParts(0), "clients must be"),
         (lambda: RandomCuts(3, 1.0), "min_share must be"),
         (lambda: DirichletLabelSkew(3, 0.0), "concentration must be"),
+        (lambda: DirichletLabelSkew(3, 1e300), r"concentration must be .* \[1e-06, 1e\+12\]"),
         (lambda: DirichletLabelSkew(3, 1.0, 0), "min_samples must be"),
+        (lambda: ByColumn(3), r"client ids must be a vector, one entry per row, got shape \(\)"),
+        (lambda: ByColumn(np.ma.masked_equal([1, 2], 1)), "must not have masked entries"),
+        (lambda: ByColumn(pd.array(["a", pd.NA])), "must not be missing, got <NA> at index 1"),
         (lambda: ByColumn([]), "client ids must be a vector"),
         (lambda: ByColumn([1.0, np.nan]), "client ids must be finite"),
         (lambda: ByColumn(np.array(["a", None], dtype=object)), "must not be missing"),
@@ -96,9 +102,79 @@ def test_by_column():
         (lambda: assign(DirichletLabelSkew(5, 1.0), np.zeros(4)), "clients must not exceed"),
         (lambda: assign(DirichletLabelSkew(3, 1.0, 9), np.zeros(9)), "min_samples must be at most"),
         (lambda: assign(DirichletLabelSkew(3, 1.0), np.arange(500)), "labels must be classes"),
+        (lambda: assign(DirichletLabelSkew(3, 1.0), np.arange(50) / 7), "bin them first"),
         (lambda: assign(DirichletLabelSkew(90, 1e-3), np.zeros(99)), "leaves a client of 90"),
     ],
 )
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_dirichlet_takes_binned_and_named_labels():
+    for labels in (np.repeat([0.25, 0.75], 50), np.repeat(["red", "blue", "green"], 40)):
+        parts = DirichletLabelSkew(4, 5.0).assign(labels, np.random.default_rng(0))
+        assert sorted(np.concatenate(parts).tolist()) == list(range(len(labels)))
+
+
+def test_dirichlet_shares_have_their_mean_and_variance():
+    labels, m, c = np.zeros(1000), 4, 2.0
+    rng = np.random.default_rng(5)
+    shares = np.array(
+        [[len(p) / 1000 for p in DirichletLabelSkew(m, c).assign(labels, rng)] for _ in range(2000)]
+    )
+    np.testing.assert_allclose(shares.mean(axis=0), 1 / m, atol=0.01)
+    want = (1 / m) * (1 - 1 / m) / (m * c + 1)
+    np.testing.assert_allclose(shares.var(axis=0), want, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        (["b", "a", "b"], ("a", "b")),
+        ([10, 2, 10], ("2", "10")),
+        ([10.0, 2.0, 10.0], ("2", "10")),  # a column of a table of floats
+        ([0.5, 2.0, 0.5], ("0.5", "2.0")),
+        ([1e300, 2.0, 1e300], ("2.0", "1e+300")),
+        (np.array([10, 2, 10], dtype=object), ("2", "10")),
+        (np.array(["b", "a", "b"], dtype=np.dtypes.StringDType()), ("a", "b")),
+        ([True, False, True], ("False", "True")),
+        (pd.Series(["b", "a", "b"]), ("a", "b")),
+    ],
+)
+def test_ids_of_any_type(ids, names):
+    column = ByColumn(ids)
+    assert column.client_names() == names
+    parts = assign(column, np.zeros(3))
+    # In every case the clients are those of rows 0 and 2, and of row 1.
+    assert {tuple(p.tolist()) for p in parts} == {(0, 2), (1,)}
+    assert str(np.asarray(ids, dtype=object)[parts[0][0]]).startswith(names[0])
+
+
+def test_ids_are_kept_as_they_were():
+    ids = np.array([1, 2, 1])
+    column = ByColumn(ids)
+    ids[:] = 7
+    assert column.client_names() == ("1", "2")
+    with pytest.raises(ValueError, match="read-only"):
+        column.ids[0] = 3
+
+
+@pytest.mark.parametrize(
+    "partitioner",
+    [
+        RandomCuts(np.int64(3), np.float32(0.5)),
+        EqualParts(np.int8(3)),
+        DirichletLabelSkew(np.int64(3), np.float64(1), np.int64(2)),
+        ByColumn([1, 2]),
+    ],
+)
+def test_descriptions_are_plain(partitioner):
+    assert json.loads(json.dumps(partitioner.describe()))["name"] == partitioner.name
+
+
+def test_equal_partitioners_give_equal_splits():
+    for partitioner in (RandomCuts(5), EqualParts(5), DirichletLabelSkew(5, 1.0)):
+        one, other = (assign(partitioner, np.arange(300) % 3, seed=8) for _ in range(2))
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)

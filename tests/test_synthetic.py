@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from fedepm_fast import DivergenceWarning, FedEPM, Problem, run
-from fedepm_fast.synthetic import make_federated
+from fedepm_fast import DivergenceWarning, FedEPM, Problem, datasets, run
+from fedepm_fast.synthetic import make_federated, true_parameters
 
 
 def test_sizes():
@@ -34,13 +35,13 @@ def test_least_squares_truth_is_the_optimum_without_noise():
     from fedepm_fast import LeastSquares
 
     best = Problem(data, LeastSquares(beta=0.0)).optimum()
-    np.testing.assert_allclose(best.x, data.description["true_parameter"], rtol=1e-9)
+    np.testing.assert_allclose(best.x, true_parameters(data).common, rtol=1e-9)
 
 
 def test_logistic_truth_is_near_the_optimum():
     data = make_federated(clients=5, samples=50_000, features=6, seed=1)
     best = Problem(data, "logistic").optimum()
-    np.testing.assert_allclose(best.x, data.description["true_parameter"], atol=0.08)
+    np.testing.assert_allclose(best.x, true_parameters(data).common, atol=0.08)
 
 
 def test_heterogeneity_moves_clients_apart():
@@ -86,6 +87,8 @@ def test_sparse_and_single_precision():
         ({"task": "ranking"}, "task must be one of"),
         ({"clients": 0}, "clients must be"),
         ({"clients": 10, "samples": 9}, "samples must be an integer >= 10"),
+        ({"clients": 2, "samples": [1.5, 2.5]}, "samples must hold whole numbers, got 1.5"),
+        ({"clients": 2, "samples": [1, 2], "imbalance": 1}, "imbalance is for samples in all"),
         ({"clients": 2, "samples": [1, 0]}, "samples must be at least 1 for every client"),
         ({"clients": 2, "samples": [1, 2, 3]}, r"samples must have shape \(2\)"),
         ({"features": 0}, "features must be"),
@@ -105,3 +108,60 @@ def test_bad_input(arguments, message):
 def test_bad_dtype():
     with pytest.raises(TypeError, match="dtype must be float64 or float32, got int64"):
         make_federated(dtype=np.int64)
+
+
+def test_dtypes_by_name():
+    assert make_federated(samples=20, dtype="float32").features.dtype == np.float32
+    with pytest.raises(TypeError, match="dtype must be float64 or float32, got 'real'"):
+        make_federated(dtype="real")
+
+
+def test_streams_are_the_children_of_one_seed_sequence():
+    data = make_federated(clients=3, samples=[4, 5, 6], features=2, heterogeneity=0.7, seed=2**40)
+    common, clients = np.random.SeedSequence(2**40).spawn(2)
+    w = np.random.default_rng(common).normal(size=2) / np.sqrt(2)
+    truth = true_parameters(data)
+    np.testing.assert_array_equal(truth.common, w)
+    for i, child in enumerate(clients.spawn(3)):
+        rng = np.random.default_rng(child)
+        shift, own = 0.7 * rng.normal(size=2), w + 0.7 * rng.normal(size=2) / np.sqrt(2)
+        np.testing.assert_array_equal(truth.clients[i], own)
+        features = rng.standard_normal((len(data.client(i)[0]), 2)) + shift
+        np.testing.assert_array_equal(data.client(i)[0], features)
+
+
+def test_seeds_do_not_collide():
+    hashes = {make_federated(seed=s).content_hash() for s in (0, 1, 2**32, 2**32 + 1, 2**64)}
+    assert len(hashes) == 5
+
+
+def test_every_client_follows_its_own_parameter():
+    data = make_federated(
+        "least_squares", clients=6, samples=300, features=4, heterogeneity=1.0, noise=0.0, seed=3
+    )
+    truth = true_parameters(data)
+    for i in range(6):
+        a, b = data.client(i)
+        np.testing.assert_allclose(np.linalg.lstsq(a, b)[0], truth.clients[i], rtol=1e-9)
+    assert np.abs(truth.clients - truth.common).min() > 0
+    iid = true_parameters(make_federated(clients=4, samples=40, features=4, seed=3))
+    np.testing.assert_array_equal(iid.clients, np.tile(iid.common, (4, 1)))
+    with pytest.raises(ValueError, match="data must come from make_federated, got Adult"):
+        true_parameters(datasets.adult(clients=5))
+
+
+def test_sparse_entries_are_kept_independently():
+    p, d, n = 0.3, 20_000, 5
+    data = make_federated("least_squares", clients=1, samples=d, features=n, density=p, seed=4)
+    kept = data.features.toarray() != 0
+    # Counts of a row are binomial, and every column, and pair of columns, has its share.
+    counts = np.bincount(kept.sum(axis=1), minlength=n + 1)
+    assert stats.chisquare(counts, d * stats.binom(n, p).pmf(np.arange(n + 1))).pvalue > 1e-3
+    pairs = kept.T.astype(float) @ kept / d
+    want = np.full((n, n), p * p) + np.eye(n) * (p - p * p)
+    np.testing.assert_allclose(pairs, want, atol=5 * np.sqrt(p / d))
+    assert data.features.data.var() == pytest.approx(1 / p, rel=0.05)
+    full = make_federated(clients=2, samples=10, features=3, density=1.0)
+    assert full.features.nnz == 30
+    empty = make_federated(clients=2, samples=10, features=3, density=1e-300)
+    assert empty.features.nnz == 0 and empty.features.shape == (10, 3)

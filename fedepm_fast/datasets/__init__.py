@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_int
-from ..data import FederatedData, unit_norm_columns
+from ..data import FederatedData, column_norms, divide_columns
 from ..partition import Partitioner, RandomCuts
 
 ADULT = Path(__file__).with_name("adult.npz")
@@ -54,13 +53,13 @@ def load_adult(*, scaled: bool = True) -> Table:
             arrays = {name: archive[name] for name in archive.files}
         categories = json.loads(str(arrays.pop("categories")))
         packed = arrays.pop("label")
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        features = np.stack([column.astype(np.float64) for column in arrays.values()], axis=1)
+        labels = np.unpackbits(packed, count=len(features)).astype(np.float64)
+    except Exception as error:  # a dozen kinds, from the zip's, zlib's, NumPy's and JSON's readers
         raise ValueError(f"{ADULT} is damaged ({error}); reinstall the package") from None
-    features = np.stack([column.astype(np.float64) for column in arrays.values()], axis=1)
-    labels = np.unpackbits(packed, count=len(features)).astype(np.float64)
     if scaled:
-        features, _ = unit_norm_columns(features)
-    return Table(np.ascontiguousarray(features), labels, tuple(arrays), categories)
+        divide_columns(features, column_norms(features))
+    return Table(features, labels, tuple(arrays), categories)
 
 
 def adult(clients: int = 100, seed: int = 0, partition: Partitioner | None = None) -> FederatedData:
@@ -74,6 +73,17 @@ def adult(clients: int = 100, seed: int = 0, partition: Partitioner | None = Non
         Of the split.
     partition : Partitioner, optional
         Another way to split; `clients` is not used then.
+
+    Returns
+    -------
+    FederatedData
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+    FileNotFoundError
+        As `load_adult`.
     """
     partition = RandomCuts(check_int("clients", clients, low=1)) if partition is None else partition
     table = load_adult()
