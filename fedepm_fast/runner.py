@@ -104,7 +104,7 @@ def run(
     8
     """
     problem = make_problem(algorithm, data, objective)
-    m, n = problem.n_clients, problem.n_features
+    m, n = problem.n_clients, problem.n_parameters
     resolved = algorithm.resolve(problem)
     if resolved.coverage_rounds is not None:
         check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
