@@ -10,6 +10,7 @@ a bound on its curvature.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -24,6 +25,7 @@ from ._validation import check_array, check_choice, check_real
 
 if TYPE_CHECKING:
     from .data import FederatedData
+    from .kernels.losses import ClientRows
 
 Array = NDArray[np.float64]
 
@@ -52,6 +54,8 @@ class Objective:
     task: ClassVar[str]
     #: An upper bound of the second derivative of `loss` in the margin.
     curvature: ClassVar[float]
+    #: Name of the loss among the compiled kernels, if they have it.
+    kernel: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", check_real("beta", self.beta, low=0.0))
@@ -85,6 +89,7 @@ class Logistic(Objective):
     name: ClassVar[str] = "logistic"
     task: ClassVar[str] = "classification"
     curvature: ClassVar[float] = 0.25
+    kernel: ClassVar[str | None] = "logistic"
 
     @staticmethod
     def loss(t: Array, b: Array) -> Array:
@@ -108,6 +113,7 @@ class LeastSquares(Objective):
     name: ClassVar[str] = "least_squares"
     task: ClassVar[str] = "regression"
     curvature: ClassVar[float] = 1.0
+    kernel: ClassVar[str | None] = "least_squares"
 
     @staticmethod
     def loss(t: Array, b: Array) -> Array:
@@ -292,6 +298,48 @@ class Problem:
         if self.objective.task != "classification":
             return None
         return float(np.mean((self.data.features @ x > 0) == self.data.labels))
+
+    # Compiled ---------------------------------------------------------------------------
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether the compiled kernels have this objective."""
+        kernel = self.objective.kernel
+        return kernel is not None and OBJECTIVES.get(kernel) is type(self.objective)
+
+    @cached_property
+    def rows(self) -> ClientRows:
+        """The clients' rows, packed for the compiled kernels in float64."""
+        from .kernels import losses
+
+        data = self.data
+        return losses.pack(
+            data.features, data.labels, data.client_sizes,
+            loss=str(self.objective.kernel), dtype=np.float64,
+        )  # fmt: skip
+
+    def size_at_start(self, start: Array | None) -> float:
+        """``|f|`` at the mean of the clients' parameters at the start, compiled."""
+        if start is None and self.objective.kernel == "logistic":
+            return self.n_clients * math.log(2.0)
+        from .kernels import losses
+
+        x = np.zeros(self.n_features) if start is None else start.reshape(-1, self.n_features)
+        x = x.reshape(-1, self.n_features).mean(axis=0)
+        return abs(float(losses.values(self.rows, x, reg=self.reg).sum()))
+
+    def accuracies(self, points: Array) -> Array | None:
+        """`accuracy` of each of the `points`, shape (t, n), compiled."""
+        if self.objective.task != "classification":
+            return None
+        from .kernels import accuracy
+
+        counts = accuracy.wrong_and_ties(self.rows, points)
+        # A row on the border counts as label 0.
+        if counts[:, 1].any():
+            for t in np.flatnonzero(counts[:, 1]):
+                counts[t, 0] = np.sum((self.data.features @ points[t] > 0) != self.data.labels)
+        return 1.0 - counts[:, 0] / self.data.n_samples
 
     def describe(self) -> dict[str, Any]:
         """The objective as plain values, for records."""

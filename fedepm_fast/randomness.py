@@ -180,7 +180,7 @@ class GivenRandomness:
             )
 
     def select(self, tau: int, m: int, m0: int) -> NDArray[np.intp]:
-        self._check_round("selected", tau, len(self.selected))
+        self.check_round("selected", tau, len(self.selected))
         return self.selected[tau]
 
     def words(self, purpose: int, tau: int, client: int, count: int) -> Words:
@@ -191,10 +191,11 @@ class GivenRandomness:
     ) -> Array:
         if tau < 0:
             return self.unit_noise_init[clients]
-        self._check_round("unit_noise", tau, len(self.per_round))
+        self.check_round("unit_noise", tau, len(self.per_round))
         return self.per_round[tau][clients]
 
     @staticmethod
-    def _check_round(name: str, tau: int, rounds: int) -> None:
+    def check_round(name: str, tau: int, rounds: int) -> None:
+        """Raise ValueError where round `tau` is beyond the rounds given."""
         if tau >= rounds:
             raise ValueError(f"{name} covers {rounds} rounds, but round {tau} was reached")

@@ -232,6 +232,11 @@ class Outcome:
     messages: list[str] = field(default_factory=list)
 
 
+def has_diverged(growth: float, reasons: tuple[str, ...]) -> bool:
+    """Whether f, `growth` times that of the start, is beyond recovery."""
+    return growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR)
+
+
 def signal_to_noise(signal: Array, noise: Array) -> Array:
     """``log10(|w_i| / |noise_i|)`` of each client's last upload; inf without noise.
 
@@ -315,8 +320,7 @@ def simulate(
         history["snr"].append(float(took_part.min()) if len(took_part) else None)
 
         reasons = stopping.fired(n, m, objective, grad_mean_sq)
-        growth = f / (scale_of_f or abs(objective[0]) or 1.0)
-        if growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR):
+        if has_diverged(f / (scale_of_f or abs(objective[0]) or 1.0), reasons):
             reasons = (DIVERGED,)
         if callback is not None and callback(
             RoundInfo(tau, x, m, **{k: v for k, v in history.items() if k != "x"})

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import platform
 import warnings
+from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import reference
 from ._validation import check_array, check_choice, check_int
 from .algorithms import PRESETS, Algorithm
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
 from .participation import check_coverage, clients_per_round
 from .randomness import CounterRandomness, GivenRandomness
-from .reference import Callback, simulate
+from .reference import Callback, Outcome
 from .result import DivergenceWarning, Result
 from .stopping import DIVERGED, NoRule, StoppingRule, as_rule
 
-ENGINES = ("reference",)
+ENGINES = ("compiled", "reference")
 
 
 def make_problem(
@@ -53,7 +56,7 @@ def run(
     callback: Callback | None = None,
     start: ArrayLike | None = None,
     randomness: GivenRandomness | None = None,
-    engine: str = "reference",
+    engine: str | None = None,
 ) -> Result:
     """Run an algorithm on federated data.
 
@@ -79,8 +82,10 @@ def run(
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
         Selections and unit noise from outside, to replay a recorded run; `seed` is not used.
-    engine : {"reference"}
-        What computes the run.
+    engine : {"compiled", "reference"}, optional
+        What computes the run: the compiled kernels, or NumPy, equation by equation. They draw
+        the same random numbers and agree to rounding. By default "compiled", or "reference" for
+        an algorithm or objective of your own that has no kernels.
 
     Returns
     -------
@@ -108,7 +113,7 @@ def run(
     resolved = algorithm.resolve(problem)
     if resolved.coverage_rounds is not None:
         check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
-    check_choice("engine", engine, ENGINES)
+    simulate, engine = _engine(engine, resolved, problem)
     if rounds is not None:
         if stopping is not None:
             raise ValueError("rounds and stopping exclude each other: give one of them")
@@ -142,7 +147,7 @@ def run(
             callback=callback,
             start=start,
         )
-    if not outcome.history["objective"]:
+    if len(outcome.history["objective"]) == 0:
         raise ValueError("start must have a finite objective, it overflows at the first point")
     history = {
         name: np.array(values, dtype=np.float64)
@@ -179,6 +184,26 @@ def run(
     return result
 
 
+def _engine(
+    name: str | None, algorithm: Algorithm, problem: Problem
+) -> tuple[Callable[..., Outcome], str]:
+    """The engine's `simulate`, and its name."""
+    if name is not None:
+        check_choice("engine", name, ENGINES)
+    if name == "reference":
+        return reference.simulate, name
+    from . import engine  # loads Numba
+
+    if engine.supports(algorithm, problem):
+        return engine.simulate, "compiled"
+    if name is None:
+        return reference.simulate, "reference"
+    raise ValueError(
+        f"engine 'compiled' has no kernels for {type(algorithm).__name__} with the objective "
+        f"{problem.objective.name!r}; engine='reference' runs it"
+    )
+
+
 def _versions() -> dict[str, str]:
     from . import __version__
 
@@ -186,5 +211,6 @@ def _versions() -> dict[str, str]:
         "fedepm_fast": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "numba": version("numba"),
         "machine": platform.machine(),
     }

@@ -284,7 +284,7 @@ def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
 
 def test_an_unwritable_out_folder_is_found_before_the_run(capsys, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("fedepm_fast.runner.simulate", None)
+    monkeypatch.setattr("fedepm_fast.engine.simulate", None)
     code, _, err = fedepm(capsys, "run", "--out", tmp_path / "new", "--participation", 0)
     assert code == 2 and not (tmp_path / "new").exists()
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -305,7 +305,7 @@ def test_without_matplotlib(capsys, tmp_path, monkeypatch):
     code, out, err = fedepm(capsys, "run", "--clients", 5, "--rounds", 1, "--out", tmp_path, "-q")
     assert code == 0 and err.startswith("no figure: ") and hint in err
     assert "wrote result.npz, history.csv, summary.json in" in out
-    monkeypatch.setattr("fedepm_fast.runner.simulate", None)  # found before the run
+    monkeypatch.setattr("fedepm_fast.engine.simulate", None)  # found before the run
     code, _, err = fedepm(capsys, "compare", "--clients", 5, "--plot", tmp_path / "a.png")
     assert code == 2 and err.startswith("error: ") and hint in err
 
@@ -326,7 +326,7 @@ def test_interrupt_is_code_130(capsys, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedepm_fast.runner.simulate", interrupted)
+    monkeypatch.setattr("fedepm_fast.engine.simulate", interrupted)
     code, out, err = fedepm(capsys, "run")
     assert (code, out, err) == (130, "", "interrupted, nothing was written\n")
 
@@ -346,7 +346,7 @@ def test_no_memory_is_one_line_and_code_1(capsys, monkeypatch):
     def too_large(*args, **kwargs):
         raise MemoryError("Unable to allocate 149 GiB")
 
-    monkeypatch.setattr("fedepm_fast.runner.simulate", too_large)
+    monkeypatch.setattr("fedepm_fast.engine.simulate", too_large)
     code, out, err = fedepm(capsys, "run", "--clients", 5)
     assert (code, out, err) == (1, "", "error: not enough memory: Unable to allocate 149 GiB\n")
 
