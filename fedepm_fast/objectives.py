@@ -307,16 +307,10 @@ class Problem:
         kernel = self.objective.kernel
         return kernel is not None and OBJECTIVES.get(kernel) is type(self.objective)
 
-    @cached_property
+    @property
     def rows(self) -> ClientRows:
         """The clients' rows, packed for the compiled kernels in float64."""
-        from .kernels import losses
-
-        data = self.data
-        return losses.pack(
-            data.features, data.labels, data.client_sizes,
-            loss=str(self.objective.kernel), dtype=np.float64,
-        )  # fmt: skip
+        return self.data.packed(str(self.objective.kernel))
 
     def size_at_start(self, start: Array | None) -> float:
         """``|f|`` at the mean of the clients' parameters at the start, compiled."""

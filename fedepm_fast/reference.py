@@ -264,11 +264,13 @@ def simulate(
     max_iterations: int | None = None,
     callback: Callback | None = None,
     start: Array | None = None,
+    every_accuracy: bool = True,
 ) -> Outcome:
     """Run an algorithm, client by client, with NumPy.
 
     `algorithm` is resolved for the problem (see `Algorithm.resolve`); arguments are checked by
-    `fedepm_fast.run`, which is what most callers want.
+    `fedepm_fast.run`, which is what most callers want. Without `every_accuracy` the accuracy
+    is that of the last round only, and NaN before.
     """
     began = perf_counter()
     m, n, k0 = problem.n_clients, problem.n_features, algorithm.local_steps
@@ -345,6 +347,8 @@ def simulate(
         noise_norm[S] = np.linalg.norm(noise, axis=1)
         tau += 1
 
+    if not every_accuracy and history["accuracy"] and history["accuracy"][0] is not None:
+        history["accuracy"][:-1] = [math.nan] * (len(history["accuracy"]) - 1)
     return Outcome(
         x=x,
         W=W,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -56,6 +57,7 @@ def run(
     callback: Callback | None = None,
     start: ArrayLike | None = None,
     randomness: GivenRandomness | None = None,
+    every_accuracy: bool = True,
     engine: str | None = None,
 ) -> Result:
     """Run an algorithm on federated data.
@@ -82,6 +84,9 @@ def run(
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
         Selections and unit noise from outside, to replay a recorded run; `seed` is not used.
+    every_accuracy : bool
+        Whether the history holds the accuracy of every round, or of the last one only, which
+        saves a good part of the time, and NaN before.
     engine : {"compiled", "reference"}, optional
         What computes the run: the compiled kernels, or NumPy, equation by equation. They draw
         the same random numbers and agree to rounding. By default "compiled", or "reference" for
@@ -146,6 +151,7 @@ def run(
             max_iterations=max_iterations,
             callback=callback,
             start=start,
+            every_accuracy=every_accuracy,
         )
     if len(outcome.history["objective"]) == 0:
         raise ValueError("start must have a finite objective, it overflows at the first point")
@@ -177,7 +183,7 @@ def run(
         snr_clients=outcome.snr_clients,
         total_time=outcome.total_time,
         settings=settings,
-        versions=_versions(),
+        versions=dict(_versions()),
     )
     if result.diverged:
         warnings.warn(result.message, DivergenceWarning, stacklevel=2)
@@ -204,7 +210,8 @@ def _engine(
     )
 
 
-def _versions() -> dict[str, str]:
+@functools.cache
+def _versions() -> Mapping[str, str]:
     from . import __version__
 
     return {

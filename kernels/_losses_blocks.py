@@ -19,6 +19,8 @@ from ._simd import (
     horizontal_sum,
     lanes,
     load,
+    load_as,
+    load_partial,
     load_transposed,
     select,
     splat,
@@ -28,8 +30,8 @@ from ._simd import (
 
 #: Blocks a chunk; the partial sums of chunks are added in order.
 CHUNK = 1024
-#: Blocks a group.
-GROUP = 16
+#: Blocks a group, and the most in the last one of a client: every group waits for its ends.
+GROUP, LONGEST = 16, 24
 #: Factors, each at most 2, that a running product takes before its logarithm.
 _SETTLED = 64
 
@@ -37,7 +39,7 @@ _SETTLED = 64
 def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
-    ``rows = (blocks, targets, starts, sizes)``, see `PackedRows`.
+    ``rows = (blocks, targets, starts, sizes, scale)``, see `PackedRows`.
     """
     step, settle, no_margin, folds = loss.step, loss.settle, loss.no_margin, loss.folds
 
@@ -52,26 +54,26 @@ def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
 
     @device
     def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
-        blocks, targets, starts, sizes = rows
-        width, n = lanes(blocks), w.size
+        blocks, targets, starts, sizes, scale = rows
+        width, n = lanes(work), w.size
         end = starts[i + 1]
         block = starts[i] + c * CHUNK
         stop = min(block + CHUNK, end)
         # Rows beyond the client's last are zero; their margins are set to what adds nothing.
         held = sizes[i] - (end - starts[i] - 1) * width
-        sums = GROUP * width  # the residuals come first in `work`, then n vectors of sums
+        sums = LONGEST * width  # the residuals come first in `work`, then n vectors of sums
         padded = (n + width - 1) // width * width
-        zero = splat(blocks, 0.0)
+        zero = splat(work, 0.0)
         if want:
             for j in range(padded):
                 store(work, sums + j * width, zero)
         total, product, factors = zero, zero, 0
         while block < stop:
-            group = min(GROUP, stop - block)
-            _margins(blocks, block, group, n, w, work)
+            group = stop - block if stop - block < LONGEST else GROUP
+            _margins(blocks, block, group, w, scale, work)
             if block + group == end:
                 k = (group - 1) * width
-                store(work, k, select(first_lanes(blocks, held), load(work, k), no_margin))
+                store(work, k, select(first_lanes(work, held), load(work, k), no_margin))
             part, target = zero, zero
             for k in range(0, group * width, width):
                 if not folds:
@@ -88,32 +90,33 @@ def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
         if want:
             for j in range(0, n, width):
                 columns = load_transposed(work, sums + j * width, width)
-                store_partial(gradient, j, _tree_sum(columns, width), n - j)
+                factor = load_partial(scale, j, n - j, 0.0)
+                store_partial(gradient, j, factor * _tree_sum(columns, width), n - j)
         return horizontal_sum(total)
 
     return size, count, chunk
 
 
 @device
-def _margins(blocks: Any, block: Any, group: Any, n: Any, w: Any, work: Any) -> None:
+def _margins(blocks: Any, block: Any, group: Any, w: Any, scale: Any, work: Any) -> None:
     """Dot products of the rows of `group` blocks with w, to the start of `work`."""
-    width = lanes(blocks)
+    n, width = w.size, lanes(work)
     size = n * width
-    zero = splat(blocks, 0.0)
+    zero = splat(work, 0.0)
     b = 0
     while b + 8 <= group:
         s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
         k = (block + b) * size
         for j in range(n):
-            x = splat(blocks, w[j])
-            s0 = fma(load(blocks, k), x, s0)
-            s1 = fma(load(blocks, k + size), x, s1)
-            s2 = fma(load(blocks, k + 2 * size), x, s2)
-            s3 = fma(load(blocks, k + 3 * size), x, s3)
-            s4 = fma(load(blocks, k + 4 * size), x, s4)
-            s5 = fma(load(blocks, k + 5 * size), x, s5)
-            s6 = fma(load(blocks, k + 6 * size), x, s6)
-            s7 = fma(load(blocks, k + 7 * size), x, s7)
+            x = splat(work, w[j] * scale[j])
+            s0 = fma(load_as(blocks, k, work), x, s0)
+            s1 = fma(load_as(blocks, k + size, work), x, s1)
+            s2 = fma(load_as(blocks, k + 2 * size, work), x, s2)
+            s3 = fma(load_as(blocks, k + 3 * size, work), x, s3)
+            s4 = fma(load_as(blocks, k + 4 * size, work), x, s4)
+            s5 = fma(load_as(blocks, k + 5 * size, work), x, s5)
+            s6 = fma(load_as(blocks, k + 6 * size, work), x, s6)
+            s7 = fma(load_as(blocks, k + 7 * size, work), x, s7)
             k += width
         k = b * width
         store(work, k, s0)
@@ -129,7 +132,7 @@ def _margins(blocks: Any, block: Any, group: Any, n: Any, w: Any, work: Any) -> 
         s0 = zero
         k = (block + b) * size
         for j in range(n):
-            s0 = fma(load(blocks, k), splat(blocks, w[j]), s0)
+            s0 = fma(load_as(blocks, k, work), splat(work, w[j] * scale[j]), s0)
             k += width
         store(work, b * width, s0)
         b += 1
@@ -138,9 +141,9 @@ def _margins(blocks: Any, block: Any, group: Any, n: Any, w: Any, work: Any) -> 
 @device
 def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any) -> None:
     """Add the rows of `group` blocks, times the residuals at the start of `work`, to the sums."""
-    width = lanes(blocks)
+    width = lanes(work)
     size = n * width
-    sums = GROUP * width
+    sums = LONGEST * width
     b = 0
     while b + 8 <= group:
         k = b * width
@@ -150,14 +153,14 @@ def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any) -> None:
         r6, r7 = load(work, k + 6 * width), load(work, k + 7 * width)
         k = (block + b) * size
         for j in range(sums, sums + size, width):
-            even = load(blocks, k) * r0
-            odd = load(blocks, k + size) * r1
-            even = fma(load(blocks, k + 2 * size), r2, even)
-            odd = fma(load(blocks, k + 3 * size), r3, odd)
-            even = fma(load(blocks, k + 4 * size), r4, even)
-            odd = fma(load(blocks, k + 5 * size), r5, odd)
-            even = fma(load(blocks, k + 6 * size), r6, even)
-            odd = fma(load(blocks, k + 7 * size), r7, odd)
+            even = load_as(blocks, k, work) * r0
+            odd = load_as(blocks, k + size, work) * r1
+            even = fma(load_as(blocks, k + 2 * size, work), r2, even)
+            odd = fma(load_as(blocks, k + 3 * size, work), r3, odd)
+            even = fma(load_as(blocks, k + 4 * size, work), r4, even)
+            odd = fma(load_as(blocks, k + 5 * size, work), r5, odd)
+            even = fma(load_as(blocks, k + 6 * size, work), r6, even)
+            odd = fma(load_as(blocks, k + 7 * size, work), r7, odd)
             store(work, j, load(work, j) + (even + odd))
             k += width
         b += 8
@@ -165,7 +168,7 @@ def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any) -> None:
         r0 = load(work, b * width)
         k = (block + b) * size
         for j in range(sums, sums + size, width):
-            store(work, j, fma(load(blocks, k), r0, load(work, j)))
+            store(work, j, fma(load_as(blocks, k, work), r0, load(work, j)))
             k += width
         b += 1
 

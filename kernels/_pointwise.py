@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ._jit import device
 from ._simd import absolute, fma, maximum, select, splat
-from .vecmath import vector_exp, vector_log1p
+from .vecmath import vector_exp_negative, vector_log1p
 
 
 class Pointwise(NamedTuple):
@@ -34,7 +34,7 @@ def _logistic_step(margin: Any, target: Any, total: Any, product: Any) -> Any:
     for every margin, `product` is (1 + e_1)(1 + e_2)... - 1. Kept without its 1 it has a small
     relative error even where every e is tiny; it grows by one fused operation.
     """
-    e = vector_exp(-absolute(margin))
+    e = vector_exp_negative(-absolute(margin))
     one_e = e + 1.0
     sigmoid = select(margin < 0.0, e, 1.0) / one_e
     # NaN is the second operand of `maximum`, and stays.

@@ -14,6 +14,7 @@ from ._losses_blocks import GROUP as BLOCKS
 from ._losses_blocks import _margins as block_margins
 from ._losses_rows import GROUP, _csr_margins, _dense_margins
 from ._packed import ClientRows, aligned, pack
+from ._pointwise import POINTWISE
 from ._simd import any_true, count_true, first_lanes, lanes, load
 
 _ROW_MARGINS = {"dense": _dense_margins, "csr": _csr_margins}
@@ -43,7 +44,7 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
     """
     if not isinstance(rows, ClientRows):
         raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
-    if rows.layout == "blocks" and rows.targets.size:
+    if not POINTWISE[rows.loss].folds:
         raise ValueError(f"rows must hold two classes, they are packed for {rows.loss!r}")
     points = as_floats("points", points, ndim=2, like=np.empty(0, rows.dtype))
     check_shape("points", points, (len(points), rows.n_features))
@@ -74,15 +75,15 @@ def _counting(layout: str) -> Any:
 
         @kernel
         def count_blocks(rows, points, work, out):
-            blocks, _, starts, sizes = rows
-            n, width = points.shape[1], lanes(blocks)
+            blocks, _, starts, sizes, scale = rows
+            width = lanes(work)
             out[:] = 0
             for t in range(points.shape[0]):
                 for i in range(sizes.size):
                     first, left = starts[i], sizes[i]
                     while left > 0:
                         group = min(BLOCKS, starts[i + 1] - first)
-                        block_margins(blocks, first, group, n, points[t], work)
+                        block_margins(blocks, first, group, points[t], scale, work)
                         _tally(work, min(left, group * width), out[t])
                         left -= group * width
                         first += group

@@ -238,6 +238,18 @@ def test_own_rule(below):
         assert_agree(*both(algorithm, data, stopping=SmallEnough(below), max_rounds=9), rtol=1e-8)
 
 
+def test_accuracy_of_the_last_round_only():
+    data = small_data()
+    full = run(FedEPM(mu0=20.0), data, rounds=4)
+    for result in both(FedEPM(mu0=20.0), data, rounds=4, every_accuracy=False):
+        assert result.accuracy == full.accuracy
+        assert np.isnan(result.history["accuracy"][:-1]).all()
+    regression = small_data(task="regression")
+    for result in both(FedEPM(mu0=20.0), regression, objective="least_squares", rounds=2,
+                       every_accuracy=False):  # fmt: skip
+        assert "accuracy" not in result.history and result.accuracy is None
+
+
 def test_what_has_no_kernels_is_left_to_the_reference():
     class Own(Logistic):
         pass
@@ -262,7 +274,9 @@ def bits(result):
     )  # fmt: skip
 
 
-CASES = [(cls(local_steps=4), seed, trial) for cls in ALGORITHMS for seed, trial in ((0, 0), (1, 5))]
+CASES = [
+    (cls(local_steps=4), seed, trial) for cls in ALGORITHMS for seed, trial in ((0, 0), (1, 5))
+]
 
 
 def one(case):
@@ -290,10 +304,7 @@ def test_same_bits_for_any_length_of_a_piece(piece, monkeypatch):
 
 
 def test_same_bits_in_another_process_with_a_cold_cache(tmp_path):
-    if JIT_DISABLED:
-        environment = {}
-    else:
-        environment = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {} if JIT_DISABLED else {"NUMBA_CACHE_DIR": str(tmp_path)}
     program = (
         "import hashlib, sys; sys.path[:0] = sys.argv[1:]; import test_engine as t;"
         "print(hashlib.sha256(repr(t.one(t.CASES[1])).encode()).hexdigest())"
