@@ -279,6 +279,12 @@ class FederatedData:
             return self.features
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    @cached_property
+    def is_binary(self) -> bool:
+        """Whether all labels are 0 or 1."""
+        b = self.labels
+        return bool(((b == 0) | (b == 1)).all())
+
     def packed(self, loss: str) -> ClientRows:
         """The rows as the compiled kernels of a loss read them, in float64; packed once."""
         from .kernels import losses
@@ -294,7 +300,7 @@ class FederatedData:
                 table, rows = self._table, self.rows
             packed[loss] = losses.pack(
                 table, self.labels, self.client_sizes, loss=loss, dtype=np.float64, rows=rows,
-                finite=True,
+                checked=True,
             )  # fmt: skip
         return packed[loss]
 

@@ -167,7 +167,7 @@ class Problem:
         if objective.regularizer is None:
             objective = replace(objective, regularizer=REGULARIZERS[0])
         object.__setattr__(self, "objective", objective)
-        if objective.task == "classification" and not np.isin(self.data.labels, (0, 1)).all():
+        if objective.task == "classification" and not self.data.is_binary:
             raise ValueError(
                 f"labels must be 0 or 1 for the {objective.name} objective; "
                 "FederatedData.split maps any two values to them"

@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 
 # Purposes: the last word of the counter.
 SELECT, COVER, INITIAL_NOISE, NOISE = 1, 2, 3, 4
+SHUFFLE = 6
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))

@@ -212,7 +212,7 @@ def pack(
     loss: str = "logistic",
     dtype: DTypeLike | None = None,
     rows: ArrayLike | None = None,
-    finite: bool = False,
+    checked: bool = False,
 ) -> ClientRows:
     """Arrange rows for the kernels of this module, once for any number of evaluations.
 
@@ -231,8 +231,9 @@ def pack(
     rows : array_like of int, shape (d,), optional
         Which row of dense `features` each label belongs to, client after client, so that a
         table is split without a copy of it; by default all rows, in order.
-    finite : bool
-        Whether `features` and `labels` are known to be finite, which is not tested then.
+    checked : bool
+        Whether entries and labels are known to be finite and fit for the loss; they are not
+        tested then.
 
     Returns
     -------
@@ -262,7 +263,7 @@ def pack(
         table = as_floats("features", features, ndim=2)
         kind = np.dtype(dtype or table.dtype)
         table = table.astype(kind, copy=False)
-        if not finite:
+        if not checked:
             check_finite("features", table)
         shape = table.shape
     else:
@@ -274,7 +275,7 @@ def pack(
     order = _check_rows(rows, shape[0], sparse)
     d = shape[0] if rows is None else order.size
     sizes = _check_sizes(client_sizes, d)
-    target = _check_labels(labels, d, loss).astype(kind, copy=False)
+    target = _check_labels(labels, d, loss, checked).astype(kind, copy=False)
     sizes, target = _read_only(sizes), _read_only(target)
     if sparse:
         indices, indptr = _check_structure(features, data.size, shape)
@@ -364,14 +365,15 @@ def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
     return sizes
 
 
-def _check_labels(labels: ArrayLike, d: int, loss: str) -> NDArray[Any]:
+def _check_labels(labels: ArrayLike, d: int, loss: str, checked: bool) -> NDArray[Any]:
     """The targets: labels, or the signs 1 - 2b where the loss folds them into the rows."""
     b = as_floats("labels", labels, ndim=1)
     check_shape("labels", b, (d,))
-    check_finite("labels", b)
+    if not checked:
+        check_finite("labels", b)
     if not POINTWISE[loss].folds:
         return b
-    wrong = np.flatnonzero((b != 0) & (b != 1))
+    wrong = np.empty(0) if checked else np.flatnonzero((b != 0) & (b != 1))
     if wrong.size:
         raise ValueError(
             f"labels must be 0 or 1 for the {loss} loss, got {b[wrong[0]]} at index {wrong[0]}"
