@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.sparse.linalg import svds
 from scipy.special import expit
 
 from ._validation import check_array, check_choice, check_real
@@ -250,6 +248,8 @@ class Problem:
         ``r_i = curvature * sigma_max(A_i)^2 / d_i + reg_i``, exact for least squares and a
         tight bound for the logistic loss.
         """
+        from scipy.sparse.linalg import svds
+
         sigma = np.empty(self.n_clients)
         for i in range(self.n_clients):
             a, _ = self.data.client(i)
@@ -272,6 +272,8 @@ class Problem:
         Optimum
             The point, f there, and the norm of the gradient.
         """
+        from scipy.optimize import minimize
+
         m, n = self.n_clients, self.n_features
         x = np.zeros(n) if start is None else check_array("start", start, shape=(n,))
         found = minimize(
