@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .algorithms import Algorithm, FedEPM, SFedAvg, SFedProx
+from .algorithms import STARTS, Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedProx
 from .kernels import engine as kernel
 from .kernels import losses
 from .kernels.philox import wrapping
@@ -23,6 +23,7 @@ from .reference import (
     Outcome,
     RoundInfo,
     has_diverged,
+    privacy_plan,
 )
 from .stopping import (
     CALLBACK,
@@ -80,7 +81,8 @@ def simulate(
     stepwise = callback is not None or own_rule
     never = _NEVER if max_iterations is None else max_iterations
     limits = (_NEVER, _NEVER) if stepwise else (max_rounds, never)
-    run = _Run(algorithm, problem, randomness, stopping, *limits, start)
+    plan = privacy_plan(algorithm, problem, randomness, max_rounds)
+    run = _Run(algorithm, problem, randomness, stopping, *limits, start, plan)
     tau = 0
     names: tuple[str, ...] = ()
     while not names:
@@ -110,6 +112,7 @@ class _Run:
         max_rounds: int,
         max_iterations: int,
         start: Array | None,
+        plan: PrivacyPlan | None,
     ) -> None:
         self.began = perf_counter()
         self.problem, self.start = problem, start
@@ -118,7 +121,8 @@ class _Run:
         self.settings = _settings(
             algorithm, problem.n_clients, stopping, max_rounds, max_iterations, unit
         )
-        self.clients = kernel.ClientProblem(problem.reg, _steps(algorithm, problem))
+        bounds = (np.empty(0), np.empty(0)) if plan is None else plan
+        self.clients = kernel.ClientProblem(problem.reg, _steps(algorithm, problem), *bounds)
         self.key, self.given, self.initial = _randomness(randomness)
         self.order = (*stopping.conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
         self.rounds = kernel.rounds_kernel(
@@ -232,6 +236,7 @@ def _log10(ratio: Array) -> Array:
         return np.log10(ratio)
 
 
+_MECHANISMS = {"laplace": kernel.LAPLACE, "gaussian": kernel.GAUSSIAN}
 _RULES = {ReleasedRule: kernel.RELEASED_RULE, TextRule: kernel.TEXT_RULE, NoRule: kernel.NO_RULE}
 
 
@@ -244,7 +249,11 @@ def _settings(
     unit: float,
 ) -> kernel.Settings:
     noise = algorithm.noise_model
-    lam, eta = algorithm.weights if isinstance(algorithm, FedEPM) else (0.0, 1.0)
+    lam, eta, start, mechanism = 0.0, 1.0, kernel.OWN, kernel.NO_MECHANISM
+    if isinstance(algorithm, FedEPM):
+        (lam, eta), start = algorithm.weights, STARTS.index(str(algorithm.start))
+    if algorithm.mechanism is not None:
+        mechanism = _MECHANISMS[algorithm.mechanism.name]
     prox, inner_steps = 0.0, 1
     if isinstance(algorithm, SFedProx):
         prox, inner_steps = algorithm.prox, algorithm.inner_steps
@@ -266,6 +275,8 @@ def _settings(
         standardize=noise.standardize,
         lam=lam,
         eta=eta,
+        start=start,
+        mechanism=mechanism,
         prox=prox,
         inner_steps=inner_steps,
         rule=_RULES.get(type(stopping), kernel.NO_RULE),

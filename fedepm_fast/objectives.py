@@ -52,6 +52,8 @@ class Objective:
     task: ClassVar[str]
     #: An upper bound of the second derivative of `loss` in the margin.
     curvature: ClassVar[float]
+    #: An upper bound of the derivative of `loss` in the margin, for any label; None without one.
+    slope: ClassVar[float | None] = None
     #: Name of the loss among the compiled kernels, if they have it.
     kernel: ClassVar[str | None] = None
 
@@ -87,6 +89,7 @@ class Logistic(Objective):
     name: ClassVar[str] = "logistic"
     task: ClassVar[str] = "classification"
     curvature: ClassVar[float] = 0.25
+    slope: ClassVar[float | None] = 1.0
     kernel: ClassVar[str | None] = "logistic"
 
     @staticmethod

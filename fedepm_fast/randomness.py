@@ -8,13 +8,14 @@ in any order, by any number of threads, or alone, with the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
-from ._validation import check_array, check_int
+from ._validation import check_array, check_choice, check_int
 
 Words = NDArray[np.uint64]
 Array = NDArray[np.float64]
@@ -75,6 +76,10 @@ def laplace_quantile(u: Array) -> Array:
     return np.copysign(-np.log(2 * np.minimum(u, 1 - u)), u - 0.5)
 
 
+#: From uniform numbers to those of a law of mean 0 and scale 1.
+QUANTILES: dict[str, Callable[[Array], Array]] = {"laplace": laplace_quantile, "gaussian": ndtri}
+
+
 def bounded(word: int, bound: int) -> int:
     """An integer in ``[0, bound)`` from a 64-bit word, the bias at most ``bound / 2**64``."""
     return (word * bound) >> 64
@@ -90,7 +95,13 @@ class Randomness(Protocol):
         """`count` 64-bit words for a purpose, a round and a client."""
 
     def unit_noise(
-        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+        self,
+        tau: int,
+        clients: NDArray[np.intp],
+        n: int,
+        *,
+        standardize: bool = False,
+        law: str = "laplace",
     ) -> Array:
         """Unit noise of the `clients` in round `tau` (-1: the first upload), shape (len, n)."""
 
@@ -128,11 +139,18 @@ class CounterRandomness:
         return self._blocks(purpose, tau, np.array([client], dtype=np.intp), count)[0]
 
     def unit_noise(
-        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+        self,
+        tau: int,
+        clients: NDArray[np.intp],
+        n: int,
+        *,
+        standardize: bool = False,
+        law: str = "laplace",
     ) -> Array:
-        """Standard Laplace numbers, standardised per client if asked for."""
+        """Standard Laplace numbers, standardised per client if asked for, or normal ones."""
         purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
-        noise = laplace_quantile(uniform(self._blocks(purpose, tau, clients, n)))
+        quantile = QUANTILES[check_choice("law", law, QUANTILES)]
+        noise = quantile(uniform(self._blocks(purpose, tau, clients, n)))
         if standardize:
             noise -= noise.mean(axis=1, keepdims=True)
             noise /= noise.std(axis=1, ddof=1, keepdims=True)
@@ -188,7 +206,13 @@ class GivenRandomness:
         raise ValueError("given randomness has selections and unit noise only, no raw words")
 
     def unit_noise(
-        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+        self,
+        tau: int,
+        clients: NDArray[np.intp],
+        n: int,
+        *,
+        standardize: bool = False,
+        law: str = "laplace",
     ) -> Array:
         if tau < 0:
             return self.unit_noise_init[clients]

@@ -18,6 +18,7 @@ from .algorithms import PRESETS, Algorithm
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
 from .participation import check_coverage, clients_per_round
+from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
 from .reference import Callback, Outcome
 from .result import DivergenceWarning, Result
@@ -118,6 +119,10 @@ def run(
     resolved = algorithm.resolve(problem)
     if resolved.coverage_rounds is not None:
         check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
+    measured = problem
+    if resolved.mechanism is not None:
+        private.check_run(resolved, problem, stopping, rounds)
+        problem = private.private_problem(resolved.mechanism, problem)
     simulate, engine = _engine(engine, resolved, problem)
     if rounds is not None:
         if stopping is not None:
@@ -155,16 +160,23 @@ def run(
         )
     if len(outcome.history["objective"]) == 0:
         raise ValueError("start must have a finite objective, it overflows at the first point")
-    history = {
-        name: np.array(values, dtype=np.float64)
-        for name, values in outcome.history.items()
-        if name != "accuracy" or values[0] is not None
-    }
     settings: dict[str, Any] = {
         "stopping": rule.name,
         "max_rounds": max_rounds,
         "max_iterations": max_iterations,
     }
+    if resolved.mechanism is not None:
+        private.measure(measured, outcome.history)
+        settings["privacy"], spent = private.report(
+            resolved, problem, source, max_rounds, len(outcome.history["x"]) - 1, outcome.reasons
+        )
+    history = {
+        name: np.array(values, dtype=np.float64)
+        for name, values in outcome.history.items()
+        if name != "accuracy" or values[0] is not None
+    }
+    if resolved.mechanism is not None:
+        history["epsilon"] = spent
     if DIVERGED in outcome.reasons:
         settings["advice"] = resolved.advice(problem)
     result = Result(

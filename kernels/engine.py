@@ -30,7 +30,7 @@ from ._jit import device, kernel, warms
 from ._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
 from .ens import LARGEST_C, ens_serial
 from .local_steps import fedepm_local_steps_raw, gradient_steps_kernel
-from .noise import laplace_rows
+from .noise import gaussian_rows, laplace_rows
 from .philox import word, wrapping
 from .sampling import select_into
 
@@ -44,6 +44,12 @@ SPOILT = 64
 #: Stopping rules.
 NO_RULE, RELEASED_RULE, TEXT_RULE = 0, 1, 2
 
+#: Where FedEPM's local steps of a round start.
+OWN, RELEASED, BROADCAST = 0, 1, 2
+
+#: Private mechanisms.
+NO_MECHANISM, LAPLACE, GAUSSIAN = 0, 1, 2
+
 #: Numbers of noise that are drawn at a time, about.
 _NOISE_BLOCK = 16_384
 _LARGEST_C = LARGEST_C[8]
@@ -56,6 +62,10 @@ class ClientProblem(NamedTuple):
     """Weight of the regulariser."""
     step: Array
     """FedEPM: ``step_i``. Averaging: the learning rate before it decays with the rounds."""
+    change: Array
+    """With a mechanism: how far one record can move the gradient."""
+    multiplier: Array
+    """With a mechanism: scale of the noise over the sensitivity of an upload."""
 
 
 class Settings(NamedTuple):
@@ -75,6 +85,9 @@ class Settings(NamedTuple):
     standardize: bool
     lam: float
     eta: float
+    start: int
+    mechanism: int
+    """With one, mu keeps to the gap at the start of a round."""
     prox: float
     inner_steps: int
     rule: int
@@ -126,6 +139,9 @@ class State(NamedTuple):
     """f_i(x), shape (m,)."""
     mu: Array
     gamma: Array
+    """Learning rate, or ``step_i`` with its public factor, of each client in this round."""
+    sensitivity: Array
+    """Of each client's next upload, with a mechanism."""
     snr: Array
     """``|w_i| / |noise_i|`` of each client's last upload; NaN before it took part, shape (m,)."""
     recent: Array
@@ -176,6 +192,7 @@ def new_state(rows: losses.ClientRows) -> State:
         values=floats(m),
         mu=floats(m),
         gamma=floats(m),
+        sensitivity=floats(m),
         snr=floats(m),
         recent=floats(2, 4),
         times=floats(2),
@@ -276,21 +293,25 @@ def _select(settings, key, given, state, tau):
 
 
 @device
-def _upload(settings, key, given, state, tau):
+def _upload(problem, settings, key, given, state, tau):
     """``z_i = w_i + noise_i`` of the selected clients; whether all of it is finite."""
     n = state.x.size
     count = state.n_selected[0]
     scale, block = state.scale, state.noise.shape[0]
-    drawn = settings.noise_factor > 0.0 and given.counts.size == 0
+    private = settings.mechanism != NO_MECHANISM
+    noisy = private or settings.noise_factor > 0.0
+    drawn = noisy and given.counts.size == 0
     for r in range(count):
         i = state.selected[r]
         state.clients[r] = np.uint64(i)
         scale[r] = 0.0
-        if settings.noise_factor > 0.0:
+        if private:
+            scale[r] = state.sensitivity[i] * problem.multiplier[i]
+        elif noisy:
             bound = settings.noise_factor * _norm_one(state.G[i])
             scale[r] = bound / (settings.epsilon * state.mu[i])
-            if not scale[r] < np.inf:
-                return False
+        if not scale[r] < np.inf:
+            return False
     for first in range(0, count, block):
         last = min(first + block, count)
         E = state.noise[: last - first]
@@ -298,10 +319,15 @@ def _upload(settings, key, given, state, tau):
             factors, deviations = scale[first:last], scale[:0]
             if settings.standardize:
                 factors, deviations = state.ones[first:last], scale[first:last]
-            laplace_rows(
-                key.seed, key.trial, key.noise, np.uint64(tau), state.clients[first:last],
-                factors, deviations, E,
-            )  # fmt: skip
+            clients = state.clients[first:last]
+            if settings.mechanism == GAUSSIAN:
+                gaussian_rows(
+                    key.seed, key.trial, key.noise, np.uint64(tau), clients, factors, deviations, E
+                )
+            else:
+                laplace_rows(
+                    key.seed, key.trial, key.noise, np.uint64(tau), clients, factors, deviations, E
+                )
         for r in range(first, last):
             i = state.selected[r]
             e, w, z = E[r - first], state.W[i], state.Z[i]
@@ -325,6 +351,24 @@ def _smallest_ratio(state):
         # NaN, which compares as false, stands for a client that did not.
         smallest = smallest if smallest <= ratio or ratio != ratio else ratio
     return smallest
+
+
+@device
+def _fix_penalties(problem, settings, state, S, first_iteration):
+    """Steps with the public factor ``1 + c*|w_i - x|^2`` of the start of the round, and how
+    far one record can move each upload: see `privacy.upload_sensitivity`."""
+    n = state.x.size
+    for i in S:
+        w, gap = state.W[i], 0.0
+        for j in range(n):
+            gap += (w[j] - state.x[j]) ** 2
+        state.gamma[i] = problem.step[i] * (1.0 + settings.c * gap)
+        s = 0.0
+        for k in range(settings.local_steps):
+            growth = math.pow(settings.alpha, float(first_iteration + k + 1))
+            nu = state.gamma[i] * (settings.mu0 * growth)
+            s = (nu * s + problem.change[i]) / (settings.eta + nu)
+        state.sensitivity[i] = s
 
 
 @kernel
@@ -414,10 +458,17 @@ def rounds_kernel(client: Any, averaging: bool) -> Any:
 
         @device
         def local_steps(rows, problem, settings, state, tau):
+            S, k0 = state.selected[: state.n_selected[0]], settings.local_steps
+            step, c = problem.step, settings.c
+            if settings.start != OWN:
+                for i in S:
+                    state.W[i, :] = state.Z[i] if settings.start == RELEASED else state.x
+            if settings.mechanism != NO_MECHANISM:
+                _fix_penalties(problem, settings, state, S, tau * k0)
+                step, c = state.gamma, 0.0
             return fedepm_local_steps_raw(
-                state.W, state.x, state.G, problem.step, state.selected[: state.n_selected[0]],
-                settings.lam, settings.eta, settings.mu0, settings.c, settings.alpha,
-                settings.local_steps, tau * settings.local_steps, state.W, state.mu,
+                state.W, state.x, state.G, step, S, settings.lam, settings.eta, settings.mu0, c,
+                settings.alpha, k0, tau * k0, state.W, state.mu,
             )  # fmt: skip
 
     @device
@@ -448,7 +499,7 @@ def rounds_kernel(client: Any, averaging: bool) -> Any:
             if tau > 0:
                 before = now()
                 finite = local_steps(rows, problem, settings, state, tau - 1)
-                finite = finite and _upload(settings, key, given, state, tau - 1)
+                finite = finite and _upload(problem, settings, key, given, state, tau - 1)
                 if not finite:
                     return tau - 1, SPOILT
                 history.local_time[row] = state.times[0] + (now() - before)
@@ -508,11 +559,12 @@ def _warm() -> None:
     key = Key(zero, zero, *(word("purpose", k) for k in range(1, 5)))
     settings = Settings(
         local_steps=1, per_round=1, coverage_rounds=0, mu0=1.0, c=0.0, alpha=1.0, epsilon=1.0,
-        noise_factor=1.0, standardize=False, lam=1.0, eta=1.0, prox=0.0, inner_steps=1,
+        noise_factor=1.0, standardize=False, lam=1.0, eta=1.0, start=OWN,
+        mechanism=NO_MECHANISM, prox=0.0, inner_steps=1,
         rule=NO_RULE, tolerance=0.0, variance_tolerance=0.0, max_rounds=0, max_iterations=1,
         unit=1.0, divergence_factor=1.0, rise_is_divergence_factor=1.0,
     )  # fmt: skip
-    problem = ClientProblem(np.zeros(1), np.ones(1))
+    problem = ClientProblem(np.zeros(1), *(np.ones(1) for _ in range(3)))
     for averaging in (False, True):
         state = new_state(rows)
         state.W[:] = 0.0

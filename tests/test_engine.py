@@ -27,6 +27,7 @@ from fedepm_fast import (
 )
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.objectives import Logistic
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
 from fedepm_fast.stopping import NoRule, ReleasedRule, StoppingRule, TextRule
 
 # Many of the random parameters below diverge, in the same way for both.
@@ -133,6 +134,17 @@ def runs(draw):
     }
     if draw(st.booleans()):
         arguments["start"] = np.random.default_rng(0).normal(size=(m, n))
+    if draw(st.integers(0, 3)) == 0 and cls is FedEPM and arguments["objective"] == "logistic":
+        law = draw(st.sampled_from([LaplaceMechanism, GaussianMechanism]))
+        algorithm = dataclasses.replace(
+            algorithm, preset="released", noise=None, mechanism=law(total_epsilon=2.0),
+            start=draw(st.sampled_from(["released", "broadcast"])),
+        )  # fmt: skip
+        arguments |= {"stopping": None, "rounds": draw(st.sampled_from([0, 1, 5]))}
+        del arguments["max_rounds"], arguments["max_iterations"]
+    elif cls is FedEPM:
+        start = draw(st.sampled_from([None, "own", "released", "broadcast"]))
+        algorithm = dataclasses.replace(algorithm, start=start)
     return algorithm, data, arguments
 
 
