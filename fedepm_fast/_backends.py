@@ -178,15 +178,14 @@ class Dask(Backend):
 
     def check(self) -> None:
         if self.client.status != "running":
-            raise RuntimeError(f"the Dask scheduler is gone ({self.client.status})")
+            raise RuntimeError("the connection to the Dask scheduler is lost")
 
     def close(self) -> None:
-        try:
+        if self.client.status == "running":
             self.executor.shutdown(wait=False)
             self.client.unregister_worker_plugin(self.sweep)
-        finally:
-            if self.ours:
-                self.client.close()
+        if self.ours:
+            self.client.close()
 
 
 class Ray(Backend):
@@ -199,7 +198,7 @@ class Ray(Backend):
         ray: Any = require("ray", "ray", "the backend 'ray'")
         self.ours = not ray.is_initialized()
         if self.ours:
-            ray.init(address, log_to_driver=False, include_dashboard=False)
+            ray.init(address, log_to_driver=False, include_dashboard=False, logging_level="error")
         super().__init__(cells, keep_x, jobs or int(ray.cluster_resources().get("CPU", 1)))
         self.ray = ray
         self.shipped = ray.put(cells)

@@ -57,7 +57,7 @@ class Driver:
         """Execute all; on an interrupt keep what has finished, and let it pass on."""
         try:
             while self._submit():
-                self.unsaved += self._collect(self._wait())
+                self._collect(self._wait())
                 self._save()
         except KeyboardInterrupt:
             with suppress(KeyboardInterrupt):  # a second one ends the waiting
@@ -85,18 +85,16 @@ class Driver:
             while True:
                 yield self.finished.get_nowait()
 
-    def _collect(self, futures: Iterator[Future[list[Outcome]]]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def _collect(self, futures: Iterator[Future[list[Outcome]]]) -> None:
         for future in futures:
             task = self.running.pop(future)
             try:
                 found = future.result()
             except (Exception, CancelledError) as error:
-                found = self._worker_lost(task, error)
+                self.unsaved += self._worker_lost(task, error)
             else:
+                self.unsaved += found
                 self.plan.learn(found)
-            outcomes += found
-        return outcomes
 
     def _worker_lost(self, task: Sequence[Item], error: BaseException) -> list[Outcome]:
         """Runs whose worker died are tried again, one by one; the cause of it fails in the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -83,13 +84,14 @@ def open_store(path: str, *, readonly: bool, timeout: float) -> sqlite3.Connecti
     with explained(path, timeout):
         if path != ":memory:":
             _check_path(path, readonly)
+        if not readonly:
+            return _open(path, "rwc", timeout)
         try:
-            return _open(path, readonly, timeout, immutable=False)
+            # Who may write removes the log's files in the end, even if it only reads.
+            return _open(path, "rw" if os.access(path, os.W_OK) else "ro", timeout, readonly)
         except sqlite3.OperationalError:
-            # In a folder that cannot be written, WAL's other files cannot be made.
-            if not readonly:
-                raise
-            return _open(path, readonly, timeout, immutable=True)
+            # In a folder that cannot be written they cannot even be made.
+            return _open(path, "ro&immutable=1", timeout, readonly)
 
 
 def _check_path(path: str, readonly: bool) -> None:
@@ -102,22 +104,20 @@ def _check_path(path: str, readonly: bool) -> None:
         raise StoreError(f"the folder of {path} does not exist")
 
 
-def _open(path: str, readonly: bool, timeout: float, *, immutable: bool) -> sqlite3.Connection:
-    if path == ":memory:":
-        where = path
-    else:
-        where = Path(path).absolute().as_uri()
-        where += "?immutable=1" if immutable else "?mode=ro" if readonly else ""
+def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlite3.Connection:
+    file = path != ":memory:"
     connection = sqlite3.connect(
-        where,
-        uri=where.startswith("file:"),
+        f"{Path(path).absolute().as_uri()}?mode={mode}" if file else path,
+        uri=file,
         timeout=timeout,
         isolation_level=None,  # transactions are begun where they are meant
         check_same_thread=False,
     )
     try:
         _check(connection, path)
-        if not readonly:
+        if readonly:
+            connection.execute("PRAGMA query_only = ON")
+        else:
             _prepare(connection, timeout)
     except BaseException:
         connection.close()
