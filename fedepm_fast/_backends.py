@@ -16,8 +16,9 @@ from typing import Any
 
 from . import __version__
 from ._cells import Cell
-from ._execute import Outcome, Task, execute_installed, execute_task, install, uninstall
+from ._execute import Task, execute_installed, execute_task, install, uninstall
 from ._extras import require
+from ._record import Outcome
 from ._validation import check_choice, check_int
 
 Outcomes = Future[list[Outcome]]

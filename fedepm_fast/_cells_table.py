@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._execute import MEASURES
+from ._record import MEASURES
 
 #: Measures that have quartiles.
 QUARTILES = ("mean_objective", "rounds", "total_time", "local_time", "snr", "accuracy")

@@ -13,9 +13,9 @@ from typing import Any
 
 from ._backends import Backend
 from ._cells import Cell
-from ._execute import MEASURES, Outcome
 from ._plan import Item, Plan
-from .store import Record, Store
+from ._record import MEASURES, Outcome, Record
+from .store import Store
 
 #: How often a run is tried whose worker dies.
 ATTEMPTS = 3

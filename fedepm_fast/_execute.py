@@ -10,50 +10,18 @@ from collections.abc import Sequence
 from functools import cache
 from threading import Event
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import __version__, _history
 from ._cells import Cell
+from ._record import MEASURES, Outcome
 from .data import FederatedData
 from .randomness import split_seed
 from .result import DivergenceWarning, Result
 from .runner import run
 
-#: What is kept of a run beside its history: entries of `Result.summary`, the reasons joined
-#: by ``+``, and an `snr` that is infinite or NaN as it is.
-MEASURES = (
-    "mean_objective",
-    "rounds",
-    "iterations",
-    "total_time",
-    "local_time",
-    "snr",
-    "accuracy",
-    "grad_mean_sq",
-    "diverged",
-    "reasons",
-)
-
 Task = Sequence[tuple[str, int, int, int]]
 """Runs as (run_id, index of the cell, seed, trial)."""
-
-
-class Outcome(NamedTuple):
-    """What came of one run."""
-
-    run_id: str
-    cell: int
-    seed: int
-    trial: int
-    error: str | None
-    """Why it failed, or None."""
-    measures: tuple[Any, ...]
-    """In the order of `MEASURES`; empty if it failed."""
-    history: bytes | None
-    versions: str
-    machine: str
-    seconds: float
-    """What it took, with what is around it."""
 
 
 def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any
 
-from ._execute import Outcome
+from ._record import Outcome
 
 
 class Counting(AbstractContextManager["Counting"]):

@@ -102,6 +102,22 @@ def _check_path(path: str, readonly: bool) -> None:
         raise StoreError(f"no store at {path}")
     if not file.parent.is_dir():
         raise StoreError(f"the folder of {path} does not exist")
+    # While a program writes, or after it was killed, pages may be in its log only.
+    if file.exists() and not Path(f"{path}-wal").exists():
+        _check_size(file)
+
+
+def _check_size(file: Path) -> None:
+    """Raise if the file is shorter than its header says: SQLite itself may not notice."""
+    with open(file, "rb") as opened:
+        header = opened.read(100)
+    if len(header) == 100 and header.startswith(b"SQLite format 3"):
+        page = int.from_bytes(header[16:18])
+        size = (65536 if page == 1 else page) * int.from_bytes(header[28:32])
+        if size > file.stat().st_size:
+            raise StoreError(
+                f"{file} is damaged: {size - file.stat().st_size} bytes are missing at its end"
+            )
 
 
 def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlite3.Connection:
@@ -127,9 +143,9 @@ def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlit
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
     """Raise unless this is a store, or nothing yet."""
-    application, version, pages, size = (
+    application, version = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("application_id", "user_version", "page_count", "page_size")
+        for name in ("application_id", "user_version")
     )
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if application != APPLICATION and (tables or application or version):
@@ -138,11 +154,6 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
         raise StoreError(
             f"{path} is of version {version}, this version of fedepm_fast reads up to {SCHEMA}"
         )
-    # While another program writes, pages may still be in its log only.
-    if path != ":memory:" and not Path(f"{path}-wal").exists():
-        missing = pages * size - Path(path).stat().st_size
-        if missing > 0:
-            raise StoreError(f"{path} is damaged: {missing} bytes are missing at its end")
 
 
 def _prepare(connection: sqlite3.Connection, timeout: float) -> None:

@@ -7,18 +7,13 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from . import _history
-from ._execute import MEASURES
 from ._extras import require
 from ._files import replacing
+from ._record import MEASURES, Array, Record
 from ._store_file import StoreError, explained, open_store, transaction
 from ._where import Where, conditions
 
@@ -27,47 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Record", "Store", "StoreError"]
 
-Array = NDArray[np.float64]
-
 _OF_RUN = ("run_id", "seed", "trial", "error", *MEASURES, "machine", "created")
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """What a store holds of one run.
-
-    Attributes
-    ----------
-    run_id : str
-        SHA-256, in hexadecimal, of everything that determines the result.
-    parameters : dict
-        Of algorithm, data, objective and stopping, resolved, as one flat mapping.
-    seed, trial : int
-    error : str or None
-        Why the run failed; None for a result.
-    measures : dict
-        As in `Result.summary`, the reasons joined by ``+``; empty if the run failed.
-    versions : dict
-    machine : str
-    created : str
-        UTC, ISO 8601.
-    """
-
-    run_id: str
-    parameters: Mapping[str, Any]
-    seed: int
-    trial: int
-    error: str | None
-    measures: Mapping[str, Any]
-    versions: Mapping[str, str]
-    machine: str
-    packed: bytes | None = field(repr=False)
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-
-    @property
-    def history(self) -> dict[str, Array]:
-        """Per-round arrays, as in `Result.history`; empty if the run failed."""
-        return {} if self.packed is None else _history.decode(self.packed)
 
 
 class Store:

@@ -17,6 +17,7 @@ from ._drive import Driver
 from ._grid import as_axis, grid, is_axis
 from ._plan import Item, Plan
 from ._progress import as_progress
+from ._record import Array
 from ._validation import check_int
 from .algorithms import Algorithm
 from .data import FederatedData
@@ -26,7 +27,7 @@ from .randomness import split_seed
 from .result import DivergenceWarning
 from .sources import Fixed, Partitioned, Source, Synthetic, from_options, read_adult, read_table
 from .stopping import StoppingRule
-from .store import Array, Store
+from .store import Store
 
 if TYPE_CHECKING:
     from pandas import DataFrame
