@@ -49,9 +49,14 @@ def varying(table: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def summarize(table: Mapping[str, Sequence[Any]], by: Sequence[str]) -> list[Summary]:
-    """Quartiles of the measures, for each combination of the parameters `by` that occurs."""
+    """Quartiles of the measures, for each combination of the parameters `by` that occurs, in
+    their order."""
+
+    def order(group: tuple[tuple[Any, ...], list[int]]) -> list[tuple[bool, bool, Any]]:
+        return [(value is not None, isinstance(value, str), value) for value in group[0]]
+
     found = []
-    for of, rows in _groups(table, by).items():
+    for of, rows in sorted(_groups(table, by).items(), key=order):
         good = [i for i in rows if table["error"][i] is None]
         quartiles = {}
         for name in QUARTILES:

@@ -30,12 +30,15 @@ class Plan:
         self.left = deque(items)
         self.target = target
         self.workers = workers
+        self.again_alone: deque[Item] = deque()
         self.seconds: dict[int, float] = {}
 
     def next(self) -> list[Item]:
         """The next task; empty when there is none left."""
         task: list[Item] = []
         predicted, share = 0.0, max(1, len(self.left) // (2 * self.workers))
+        if self.again_alone:
+            return [self.again_alone.popleft()]
         while self.left and len(task) < share and predicted < self.target:
             task.append(self.left.popleft())
             known = self.seconds.get(task[-1][1])
@@ -43,8 +46,8 @@ class Plan:
         return task
 
     def again(self, task: Sequence[Item]) -> None:
-        """Put a task back, as the next ones, run by run."""
-        self.left.extendleft(reversed(task))
+        """Put the runs of a task back, each to be the next task of its own."""
+        self.again_alone.extend(task)
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         """Take note of how long runs took."""

@@ -31,7 +31,7 @@ def read_toml(path: str | os.PathLike[str], trials: int | Iterable[int] | None) 
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise type(error)(f"{path} cannot be read: {error.strerror}") from None
+        raise OSError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8: {error}") from None
     with _prefixed(f"{path},"):
@@ -155,6 +155,7 @@ def _prefixed(where: str) -> Iterator[None]:
     """Errors of the block begin with where they are."""
     try:
         yield
-    except (ValueError, TypeError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
+    except (ValueError, TypeError, OSError) as error:
+        kinds = (FileNotFoundError, OSError, TypeError, ValueError)
+        kind = next(kind for kind in kinds if isinstance(error, kind))
         raise kind(f"{where} {error}") from None

@@ -327,6 +327,10 @@ def from_options(
     """
     given = dict(options)
     source = given.pop("source", "adult")
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(
+            f"source must be 'adult', 'synthetic' or the path of a file, got {source!r}"
+        )
     allowed = allowed_options(source)
     for name in given:
         if name not in allowed:

@@ -276,7 +276,7 @@ def test_a_damaged_history_is_told(path):
     connection.commit()
     connection.close()
     with Store(path, readonly=True) as store:
-        with pytest.raises(StoreError, match="is damaged: run 0+3: the history is damaged"):
+        with pytest.raises(StoreError, match=r"is damaged: run 0+3: the history is damaged"):
             store.histories([f"{3:064x}"])
         with pytest.raises(StoreError, match="is damaged"):
             store.table()
@@ -303,7 +303,7 @@ def test_a_full_disk_is_told_and_nothing_stored_is_lost(path):
         store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         batches = [[record(i) for i in range(k, k + 10)] for k in range(200, 400, 10)]
         added = 0
-        with pytest.raises(StoreError, match="no space left to write .*; what it holds is whole"):
+        with pytest.raises(StoreError, match=r"no space left to write .*; what it holds is whole"):
             for batch in batches:
                 store.add(batch)
                 added += len(batch)
