@@ -270,6 +270,26 @@ class FederatedData:
         data._freeze()
         return data
 
+    def resplit(self, partition: Partitioner, seed: int = 0) -> FederatedData:
+        """The same rows, whoever holds them, split into clients anew.
+
+        Parameters
+        ----------
+        partition : Partitioner
+        seed : int
+            The split is a pure function of the rows, the partition and the seed.
+        """
+        ordered = self.rows is not None and bool((np.diff(self.rows) == 1).all())
+        return FederatedData._of_table(
+            self.features,
+            self.labels,
+            partition,
+            check_int("seed", seed),
+            self.feature_names,
+            self.description,
+            self._narrow if ordered else None,
+        )
+
     def __getattr__(self, name: str) -> Any:
         # `features` of a split is gathered from the table on first use: the compiled kernels
         # pack its rows themselves.

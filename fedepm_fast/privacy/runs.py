@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..algorithms import Algorithm
 from ..objectives import Problem
 from ..reference import participations
-from ..stopping import CALLBACK, DIVERGED
+from ..stopping import CALLBACK, DIVERGED, NoRule
 from .mechanisms import Mechanism, clipped_data
 
 NOT_PRIVATE = "objective values and accuracy are the experimenter's and not private"
@@ -20,12 +20,13 @@ def check_run(algorithm: Algorithm, problem: Problem, stopping: Any, rounds: int
     """Raise ValueError where something that depends on the data would decide in public."""
     mechanism = algorithm.mechanism
     assert mechanism is not None
-    if stopping is not None and stopping != "none":
+    fixed = stopping == "none" or isinstance(stopping, NoRule)
+    if stopping is not None and not fixed:
         raise ValueError(
             "stopping must be None for a private run: objective values and gradients are not "
             "released; give rounds"
         )
-    if rounds is None:
+    if rounds is None and not fixed:
         raise ValueError("rounds must be given: a private run fixes their number in advance")
     scaling = problem.data.description.get("scale")
     if scaling is not None and not mechanism.public_scaling:

@@ -75,9 +75,7 @@ def test_laplace_with_a_delta_agrees_with_dp_accounting(eps, count, delta):
     got = laplace_epsilon(eps, count, delta)
     assert got < eps * count
     # It knows Laplace events under this relation only; the multiplier is to its sensitivity.
-    made = pld_privacy_accountant.PLDAccountant(
-        dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    )
+    made = pld_privacy_accountant.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     want = made.compose(dp_accounting.LaplaceDpEvent(1 / eps), count).get_epsilon(delta)
     assert got == pytest.approx(want, abs=1e-6)
 
