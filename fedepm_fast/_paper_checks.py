@@ -185,8 +185,10 @@ def steady(experiment: Experiment, measures: Sequence[str], along: str) -> Check
                 where = _named(f"{SHORT[measure]} of {LABELS[name]}", rest)
                 shown = f"{', '.join(map(show, line))} (factor {factor:.2f})"
                 tests.append(Test(where, bool(factor <= NOT_GREATLY), shown))
+        if not tests:
+            return Outcome([], "")
         told = f"largest over smallest median {min(factors):.2f} to {max(factors):.2f}"
-        return Outcome(tests, told if tests else "")
+        return Outcome(tests, told)
 
     return check
 

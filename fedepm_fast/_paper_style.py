@@ -12,7 +12,7 @@ CSS = """
     --yes: #5fd08f; --part: #f0b955; --no: #ff8f85;
   }
   /* Figures are drawn on white: light becomes dark, hues stay. */
-  figure img { filter: invert(0.92) hue-rotate(180deg); }
+  figure img { filter: invert(0.92) hue-rotate(180deg) brightness(1.25); }
 }
 * { box-sizing: border-box; }
 body {
@@ -26,9 +26,10 @@ h2 { font-size: 1.25rem; margin: 2.5rem 0 0.75rem; border-bottom: 1px solid var(
 h3 { font-size: 1rem; margin: 1.25rem 0 0.5rem; }
 p, li, figcaption { max-width: 46rem; }
 li { margin-bottom: 0.4rem; }
+sub { line-height: 0; }
 code { font-size: 0.9em; background: var(--shade); padding: 0.1em 0.3em; border-radius: 3px; }
 figure { margin: 1rem 0; }
-figure img { width: 100%; height: auto; max-width: 62rem; display: block; }
+figure img { max-width: 100%; height: auto; display: block; }
 figcaption, .criterion, .paper { color: var(--soft); font-size: 0.875rem; }
 figcaption { margin-top: 0.5rem; }
 table { border-collapse: collapse; width: 100%; font-size: 0.925rem; }

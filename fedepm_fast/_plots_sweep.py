@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ._plots_style import marks, new_grid, rounds_axis, styles_of
+from ._plots_draw import (
+    boxes,
+    curves,
+    legend,
+    lines,
+    measure_axis,
+    measure_label,
+    parameter_label,
+    value_label,
+    words,
+)
+from ._plots_style import STYLES, new_grid, rounds_axis, styles_of
 from ._tables import (
     INTERVALS,
     MEASURES,
@@ -20,29 +31,15 @@ from ._tables import (
     check_measure,
     check_unmixed,
     parameters,
-    summarise,
-    summarise_rounds,
 )
 from ._validation import check_choice
-from .result import LABELS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
-#: Parameters on an axis; others are called by their names.
-PARAMETER_LABELS = {
-    "clients": "clients $m$",
-    "local_steps": "local steps $k_0$",
-    "participation": r"participation $\rho$",
-    "epsilon": r"$\varepsilon$ (no privacy guarantee)",
-    ROUND: "communication rounds",
-}
-#: Measures whose axis is logarithmic where they differ by much, and its base.
-LOGARITHMIC = {"rounds": 2, "iterations": 2, "total_time": 10, "local_time": 10, "grad_mean_sq": 10}
-SECONDS = ("total_time", "local_time", "elapsed")
-#: "By much".
-WIDE = 8.0
+#: Panels in a row where nothing else says how many.
+ABREAST = 3
 NOTES = {
     "quartiles": "median and quartiles of the runs",
     "bootstrap": "median of the runs and its 95 % bootstrap interval",
@@ -68,8 +65,8 @@ def sweep(
     ----------
     table : pandas.DataFrame, or what has ``to_pandas()``
         One row a run: parameters, and measures such as ``rounds``, ``total_time``, ``local_time``,
-        ``snr``, ``accuracy``, ``mean_objective``. Runs that diverged are left out, and the figure
-        says so.
+        ``snr``, ``accuracy``, ``mean_objective``. Runs that diverged, or lack a parameter of the
+        figure, are left out, and the figure says so.
     measure : str or sequence of str
         One row of panels for each; with no `facet`, panels side by side.
     against : str
@@ -81,8 +78,8 @@ def sweep(
         Medians with an interval; or boxes from quartile to quartile with the median, whiskers
         up to 1.5 box lengths, and crosses for what lies beyond.
     facet : str or (str, str), optional
-        The column of which every value has its own panel, or, with one measure, the columns of
-        rows and columns of panels.
+        The column of which every value has its own panel; or, with one measure, two, one for the
+        rows of panels and one for the columns.
     histories : mapping, optional
         Per-round arrays by the table's ``run_id``, for ``against="round"``; by default those that
         ``table.histories()`` gives.
@@ -117,35 +114,49 @@ def sweep(
     facets = [facet] if isinstance(facet, str) else list(facet or ())
     if len(facets) > (2 if len(measures) == 1 else 1):
         raise ValueError(f"facet must be one column, or two with a single measure, got {facet!r}")
-    for name, column in (("by", by), *(("facet", f) for f in facets)):
-        check_column(name, column, frame)
+    roles = [("by", by), *(("facet", name) for name in facets)]
     if against == ROUND:
         _check_histories(frame, histories, measures, kind)
     else:
-        check_column("against", against, frame)
-        for column in measures:
-            check_measure("measure", column, frame)
-    frame, notes = _without_diverged(frame)
-    keys = list(dict.fromkeys([*facets, by, *([] if against == ROUND else [against])]))
+        roles.append(("against", against))
+    for role, column in roles:
+        check_column(role, column, frame)
+    keys = [column for _, column in roles]
+    if len({*keys}) < len(keys):
+        raise ValueError(f"by, against and facet must be different columns, got {', '.join(keys)}")
+    frame, notes = _drawable(frame, keys)
     check_unmixed(frame, keys)
-    panels = _Panels(frame, measures, against, by, facets)
+    for column in () if against == ROUND else measures:
+        check_measure("measure", column, frame)
+        if scale == "log" and not frame[column].min() > 0:
+            raise ValueError(f"scale must not be log for {column}, which has values <= 0")
+
+    across = _values(frame, against) if against != ROUND else []
+    figure, panels = _panels(frame, measures, facets)
+    styles = styles_of(_values(frame, by))
     last = 0
-    for row, column, ax, name, part in panels:
-        if against == ROUND:
+    for panel in panels:
+        what = panel.ax, panel.part, panel.measure
+        if panel.part.empty:
+            panel.ax.text(0.5, 0.5, "no runs", transform=panel.ax.transAxes, ha="center")
+        elif against == ROUND:
             assert histories is not None
-            last = max(last, _curves(ax, part, histories, name, panels.styles, by, interval))
+            last = max(last, curves(*what, by, styles, interval, histories))
         elif kind == "line":
-            _lines(ax, part, name, against, by, panels.styles, interval)
+            lines(*what, by, styles, interval, against, across)
         else:
-            _boxes(ax, part, name, against, by, panels.styles, panels.across)
-        _measure_axis(ax, name, frame, scale, panels.first(column))
-        if row == panels.shape[0] - 1:
-            ax.set_xlabel(_parameter(against))
-    if against == ROUND:
-        for ax in panels.axes.flat:
-            rounds_axis(ax, last)
-    what = NOTES[interval if kind == "line" else "box"]
-    return panels.finish("; ".join([what, *notes]), kind)
+            boxes(*what, by, styles, against, across)
+        measure_axis(panel.ax, panel.measure, frame, scale)
+        panel.ax.set_ylabel(measure_label(panel.measure) if panel.named else "")
+        panel.ax.set_xlabel(parameter_label(against) if panel.bottom else "")
+    for panel in panels if against == ROUND else ():
+        rounds_axis(panel.ax, last)
+    if len(styles) > 1 or by != "algorithm":
+        legend(figure, styles, kind, None if by == "algorithm" else parameter_label(by))
+    figure.align_ylabels()
+    note = NOTES[interval if kind == "line" else "box"]
+    figure.supxlabel("; ".join([note, *notes]), fontsize=8, color="0.35")
+    return figure
 
 
 def sweep_plot_options(plot: str, varied: Sequence[str] = ()) -> dict[str, Any]:
@@ -204,253 +215,76 @@ def _check_histories(
         check_choice("measure", measure, ["mean_objective", *known])
 
 
-def _without_diverged(frame: DataFrame) -> tuple[DataFrame, list[str]]:
-    if "diverged" not in frame or not frame["diverged"].any():
-        return frame, []
-    kept = frame[~frame["diverged"].astype(bool)]
-    if kept.empty:
-        raise ValueError("table must have a run that did not diverge")
-    lost = len(frame) - len(kept)
-    return kept, [f"{lost} diverged run{'' if lost == 1 else 's'} left out"]
+def _drawable(frame: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """The runs that have a place in the figure, and remarks on those that have none."""
+    notes = []
+
+    def without(lost: Series, why: str) -> None:
+        nonlocal frame
+        if lost.all():
+            raise ValueError(f"table must have runs to draw, all are {why}")
+        if count := int(lost.sum()):
+            notes.append(f"left out: {count} run{'' if count == 1 else 's'} {why}")
+            frame = frame[~lost]
+
+    if "diverged" in frame:
+        without(frame["diverged"].astype(bool), "that diverged")
+    for name in keys:
+        without(frame[name].isna(), f"without {words(name)}")
+    return frame, notes
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+def _values(frame: DataFrame, column: str) -> list[Any]:
+    found = frame[column].unique().tolist()
+    known = [name for name in STYLES if name in found]
+    return known if len(known) == len(found) else sorted(found)
 
 
-def _parameter(name: str) -> str:
-    return PARAMETER_LABELS.get(name, _words(name))
+class _Panel(NamedTuple):
+    ax: Any
+    part: DataFrame
+    measure: str
+    named: bool
+    """Whether it shows the name of its measure."""
+    bottom: bool
+    """Whether there is no other panel below it."""
 
 
-def _label(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return LABELS.get(value, str(value))
-
-
-class _Panels:
-    """The panels of a figure, each with its axes, measure and part of the table."""
-
-    def __init__(
-        self,
-        frame: DataFrame,
-        measures: list[str],
-        against: str,
-        by: str,
-        facets: list[str],
-    ) -> None:
-        def values(column: str) -> list[Any]:
-            return sorted(frame[column].dropna().unique().tolist())
-
-        self.frame, self.by = frame, by
-        self.styles = styles_of(values(by))
-        self.across = [] if against == ROUND else values(against)
-        grid: list[list[tuple[str, tuple[tuple[str, Any], ...]]]]
-        choices = [[(f, v) for v in values(f)] for f in facets]
-        if len(facets) == 2:
-            grid = [[(measures[0], (a, b)) for b in choices[1]] for a in choices[0]]
-        elif facets:
-            grid = [[(name, (a,)) for a in choices[0]] for name in measures]
-        else:
-            grid = [[(name, ()) for name in measures]]
-        self.one_row = len(grid) == 1 and not facets
-        width = max(len(row) for row in grid)
-        self.shape = len(grid), width
-        # Panels of one measure side by side share its axis.
-        share: Any = "none" if self.one_row else "row"
-        self.figure, self.axes = new_grid(
-            *self.shape, 1.0 + 3.0 * width, 0.9 + 2.5 * len(grid), sharey=share
-        )
-        self.grid = grid
-
-    def __iter__(self) -> Any:
-        for row, panels in enumerate(self.grid):
-            for column, (measure, chosen) in enumerate(panels):
-                ax, part = self.axes[row, column], self.frame
-                for name, value in chosen:
-                    part = part[part[name] == value]
-                if chosen and (row == 0 or len(chosen) == 2):
-                    told = [f"{_parameter(name)} = {_label(value)}" for name, value in chosen]
-                    ax.set_title(", ".join(told), fontsize=10)
-                yield row, column, ax, measure, part
-
-    def first(self, column: int) -> bool:
-        """Whether a panel shows the name of its measure."""
-        return column == 0 or self.one_row
-
-    def finish(self, note: str, kind: str) -> Figure:
-        """Legend above the panels, where it covers no data, and a note below them."""
-        from matplotlib.lines import Line2D
-        from matplotlib.patches import Patch
-
-        handles: list[Any] = []
-        for style in self.styles.values():
-            if kind == "line":
-                handles.append(Line2D([], [], **_LINE, **_line_style(style)))
-            else:
-                marker = Line2D([], [], linestyle="none", **_marker_style(style))
-                handles.append((Patch(**_box_style(style)), marker))
-        if len(handles) > 1 or self.by != "algorithm":
-            title = None if self.by == "algorithm" else _parameter(self.by)
-            self.figure.legend(
-                handles,
-                [_label(value) for value in self.styles],
-                title=title,
-                loc="outside upper center",
-                ncols=len(handles),
-                frameon=False,
-                handlelength=3,
-            )
-        self.figure.align_ylabels()
-        self.figure.supxlabel(note, fontsize=8, color="0.35")
-        return self.figure
-
-
-_LINE: dict[str, Any] = {"linewidth": 1.6, "markersize": 4.5, "markerfacecolor": "white"}
-
-
-def _line_style(style: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in style.items() if k != "hatch"}
-
-
-def _line(ax: Any, x: Any, summary: DataFrame, style: dict[str, Any], **more: Any) -> None:
-    ax.fill_between(
-        x, summary["lower"], summary["upper"], color=style["color"], alpha=0.18, linewidth=0
+def _panels(
+    frame: DataFrame, measures: Sequence[str], facets: Sequence[str]
+) -> tuple[Figure, list[_Panel]]:
+    """Axes for every measure and value of the facets."""
+    values = [[(name, value) for value in _values(frame, name)] for name in facets]
+    grid: list[list[tuple[str, tuple[tuple[str, Any], ...]]]]
+    if len(facets) == 2:
+        grid = [[(measures[0], (a, b)) for b in values[1]] for a in values[0]]
+    elif facets:
+        grid = [[(measure, (a,)) for a in values[0]] for measure in measures]
+    else:
+        grid = [[(measure, ()) for measure in measures]]
+    if len(grid) == 1:
+        grid = [grid[0][k : k + ABREAST] for k in range(0, len(grid[0]), ABREAST)]
+    rows, columns = len(grid), max(map(len, grid))
+    # Panels of one measure side by side share its axis.
+    figure, axes = new_grid(
+        rows,
+        columns,
+        *((6.4, 4.4) if rows == columns == 1 else (1.0 + 3.0 * columns, 0.9 + 2.5 * rows)),
+        sharey="none" if not facets else "row" if len(measures) > 1 else "all",
     )
-    ax.plot(x, summary["median"], **_LINE, **_line_style(style), **more)
-
-
-def _lines(
-    ax: Any,
-    part: DataFrame,
-    measure: str,
-    against: str,
-    by: str,
-    styles: dict[Any, dict[str, Any]],
-    interval: Interval,
-) -> None:
-    values = sorted(part[against].dropna().unique().tolist())
-    numeric = all(isinstance(v, (int, float)) for v in values)
-    places = dict(zip(values, values if numeric else range(len(values)), strict=True))
-    summary = summarise(part, [by, against], [measure], interval)
-    for value, style in styles.items():
-        mine = summary[summary[by] == value]
-        if len(mine):
-            _line(ax, [places[v] for v in mine[against]], mine, style)
-    if numeric and values[0] > 0 and values[-1] / values[0] > 2 * WIDE:
-        ax.set_xscale("log", base=2)
-        ax.minorticks_off()
-    if len(values) <= 10 or not numeric:
-        ax.set_xticks(list(places.values()), [_label(v) for v in values])
-
-
-def _curves(
-    ax: Any,
-    part: DataFrame,
-    histories: Histories,
-    measure: str,
-    styles: dict[Any, dict[str, Any]],
-    by: str,
-    interval: Interval,
-) -> int:
-    """Draw histories; the last round drawn."""
-    summary = summarise_rounds(part, histories, [by], measure, interval)
-    for value, style in styles.items():
-        mine = summary[summary[by] == value]
-        if len(mine):
-            shown = set(marks(int(mine["round"].max())))
-            every = [i for i, tau in enumerate(mine["round"]) if tau in shown]
-            _line(ax, mine["round"], mine, style, markevery=every)
-    return int(summary["round"].max())
-
-
-def _shade(style: dict[str, Any], light: float) -> Any:
-    """Its colour, mixed with so much white, or black if negative."""
-    from matplotlib.colors import to_rgb
-
-    colour = np.array(to_rgb(style["color"]))
-    return (1 - light) * colour + light if light > 0 else (1 + light) * colour
-
-
-def _box_style(style: dict[str, Any]) -> dict[str, Any]:
-    # Light enough for the median and the hatch to be seen, in grey too.
-    return {
-        "facecolor": _shade(style, 0.55),
-        "edgecolor": _shade(style, -0.25),
-        "hatch": style["hatch"],
-    }
-
-
-def _marker_style(style: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "marker": style["marker"],
-        "markersize": 4,
-        "markerfacecolor": "white",
-        "markeredgecolor": "black",
-        "markeredgewidth": 0.8,
-    }
-
-
-def _boxes(
-    ax: Any,
-    part: DataFrame,
-    measure: str,
-    against: str,
-    by: str,
-    styles: dict[Any, dict[str, Any]],
-    across: list[Any],
-) -> None:
-    width = 0.8 / len(styles)
-    for k, (value, style) in enumerate(styles.items()):
-        mine = part[part[by] == value]
-        groups = [mine.loc[mine[against] == v, measure] for v in across]
-        groups = [group[np.isfinite(group)].to_numpy() for group in groups]
-        places = np.arange(len(across)) + (k - (len(styles) - 1) / 2) * width
-        edge = {"color": _shade(style, -0.25), "linewidth": 1.2}
-        ax.boxplot(
-            groups,
-            positions=places,
-            widths=0.8 * width,
-            patch_artist=True,
-            manage_ticks=False,
-            boxprops=_box_style(style),
-            whiskerprops=edge,
-            capprops=edge,
-            medianprops={"color": "black", "linewidth": 1.2},
-            flierprops={"marker": "x", "markersize": 3.5, "markeredgecolor": edge["color"]},
-        )
-        # Which box it is, where it is too flat for its hatch.
-        medians = [np.median(group) if len(group) else np.nan for group in groups]
-        ax.plot(places, medians, linestyle="none", zorder=5, **_marker_style(style))
-    ax.set_xticks(range(len(across)), [_label(v) for v in across])
-    ax.set_xticks(np.arange(len(across) - 1) + 0.5, minor=True)
-    ax.tick_params(axis="x", which="both", length=0)
-    ax.grid(False, axis="x")
-    ax.grid(True, axis="x", which="minor", alpha=0.5, linewidth=0.8)
-    ax.set_xlim(-0.5, len(across) - 0.5)
-
-
-def _measure_axis(ax: Any, measure: str, frame: DataFrame, scale: str, named: bool) -> None:
-    from matplotlib.ticker import (
-        EngFormatter,
-        FormatStrFormatter,
-        LogLocator,
-        MaxNLocator,
-        NullLocator,
-    )
-
-    values = frame[measure].to_numpy(float) if measure in frame else np.empty(0)
-    values = values[np.isfinite(values)]
-    spread = len(values) > 0 and values.min() > 0 and values.max() >= WIDE * values.min()
-    if scale == "log" or (scale == "auto" and measure in LOGARITHMIC and spread):
-        base = LOGARITHMIC.get(measure, 10)
-        ax.set_yscale("log", base=base)
-        ax.yaxis.set_major_locator(LogLocator(base=base, subs=(1, 2, 5) if base == 10 else (1,)))
-        ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-        ax.yaxis.set_minor_locator(NullLocator())
-    elif measure in ("rounds", "iterations"):
-        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    if measure in SECONDS:
-        ax.yaxis.set_major_formatter(EngFormatter(unit="s"))
-    if named:
-        ax.set_ylabel({**MEASURES, **PER_ROUND}.get(measure, _words(measure)))
+    panels = []
+    for row, column in np.ndindex(rows, columns):
+        ax = axes[row, column]
+        if column >= len(grid[row]):
+            ax.set_axis_off()
+            continue
+        measure, chosen = grid[row][column]
+        part = frame
+        for name, value in chosen:
+            part = part[part[name] == value]
+        if chosen and (row == 0 or len(measures) == 1):
+            told = [f"{parameter_label(name)} = {value_label(value)}" for name, value in chosen]
+            ax.set_title(", ".join(told), fontsize=10)
+        bottom = row == rows - 1 or column >= len(grid[row + 1])
+        panels.append(_Panel(ax, part, measure, column == 0 or not facets, bottom))
+    return figure, panels

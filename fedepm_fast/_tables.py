@@ -183,6 +183,8 @@ def summarise_rounds(
         length = int(np.median([len(s) for s in series]))
         held = np.stack([np.pad(s, (0, max(0, length - len(s))), "edge")[:length] for s in series])
         rounds = np.flatnonzero(np.isfinite(held).all(axis=0))
+        if not len(rounds):
+            raise ValueError(f"measure must have values, {measure!r} has none in these histories")
         low, median, high = INTERVALS[interval](held[:, rounds])
         part = {"measure": measure, "round": rounds, "runs": len(series)}
         part |= {"lower": low, "median": median, "upper": high}

@@ -111,6 +111,8 @@ def _with_option_names(message: str, command: str) -> str:
             rf"({before})({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
         )
     telling = "|".join(name for name in options if not name.isalpha())
+    if not telling:
+        return message
     return re.sub(rf"(?<![\w./-])({telling})(?![\w./-])", lambda m: options[m[1]], message)
 
 
