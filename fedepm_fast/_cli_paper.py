@@ -32,7 +32,7 @@ def paper(
             help="File that keeps finished runs, to go on where one was stopped.", metavar="FILE"
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the first trial.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the splits and of the runs.")] = 0,
     quiet: common.Quiet = False,
 ) -> None:
     """Run the paper's evaluation: figures 2 to 5, table 1, and its claims beside what is measured.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +31,8 @@ def _compute(
 ) -> tuple[DataFrame, Histories]:
     """One row for every run, and the histories by its ``run_id``.
 
-    Trial t has the seed ``seed + t``, of its split and of its selections and noise, so the
-    algorithms and the cells with equally many clients meet on the same splits.
+    Trial t has its own split, selections and noise, which the algorithms, and the cells with
+    equally many clients, have in common.
     """
     import warnings
 
@@ -42,31 +44,33 @@ def _compute(
     rows: list[dict[str, Any]] = []
     histories: dict[int, dict[str, Any]] = {}
     total = len(cells) * trials * len(ALGORITHM_NAMES)
-    warnings.simplefilter("ignore", DivergenceWarning)
-    for cell in cells:
-        for trial in range(trials):
-            data = _split(cell.clients, seed + trial)
-            settings: dict[str, Any] = {**as_parameters(cell)}
-            del settings["clients"]
-            for name in ALGORITHM_NAMES:
-                result = run(ALGORITHMS[name](**settings), data, seed=seed + trial)
-                run_id = len(rows)
-                kept = {k: v for k, v in result.summary().items() if k != "message"}
-                rows.append(
-                    {"run_id": run_id, **as_parameters(cell), "seed": seed + trial, "trial": 0}
-                    | kept
-                    | {"reasons": " ".join(result.reasons)}
-                )
-                histories[run_id] = {k: v for k, v in result.history.items() if k != "x"}
-                if progress is not None:
-                    progress("runs", len(rows), total)
+    for cell, trial, name in product(cells, range(trials), ALGORITHM_NAMES):
+        settings: dict[str, Any] = {**as_parameters(cell)}
+        del settings["clients"]
+        data = _split(cell.clients, seed, trial)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)
+            result = run(ALGORITHMS[name](**settings), data, seed=seed, trial=trial)
+        run_id = len(rows)
+        rows.append(
+            {"run_id": run_id, **as_parameters(cell), "seed": seed, "trial": trial}
+            | {k: v for k, v in result.summary().items() if k != "message"}
+            | {"reasons": "+".join(result.reasons)}
+        )
+        histories[run_id] = {k: v for k, v in result.history.items() if k != "x"}
+        if progress is not None:
+            progress("runs", len(rows), total)
     return pandas.DataFrame(rows), histories
 
 
-def _split(clients: int, seed: int) -> FederatedData:
+def _split(clients: int, seed: int, trial: int) -> FederatedData:
     from .datasets import adult
 
-    return adult(clients=clients, seed=seed)
+    return adult(clients=clients, seed=seed + trial)
+
+
+#: What names a split.
+SPLIT = ["clients", "seed", "trial"]
 
 
 def optima(table: DataFrame, jobs: int, progress: Progress | None) -> DataFrame:
@@ -75,35 +79,35 @@ def optima(table: DataFrame, jobs: int, progress: Progress | None) -> DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Columns ``clients``, ``seed``, ``optimum`` and ``gradient_norm``, the norm of the gradient
-        of f/m there.
+        Columns ``clients``, ``seed``, ``trial``, ``optimum`` and ``gradient_norm``, the norm of
+        the gradient of f/m there.
     """
-    splits = table[["clients", "seed"]].drop_duplicates().reset_index(drop=True)
-    pairs = [(int(clients), int(seed)) for clients, seed in splits.itertuples(index=False)]
+    splits = table[SPLIT].drop_duplicates().reset_index(drop=True)
     found = []
-    for optimum in _each(_optimum, pairs, jobs):
+    for optimum in _each(_optimum, [tuple(map(int, row)) for row in splits.to_numpy()], jobs):
         found.append(optimum)
         if progress is not None:
-            progress("optima", len(found), len(pairs))
+            progress("optima", len(found), len(splits))
     splits[["optimum", "gradient_norm"]] = found
     return splits
 
 
 def _each(function: Any, arguments: Sequence[Any], jobs: int) -> Any:
-    """``function(*a)`` of every a, in order."""
-    if min(jobs, len(arguments)) == 1:
+    """``function(*a)`` of every a, in order; in `jobs` processes where joblib is installed."""
+    if min(jobs, len(arguments)) == 1 or find_spec("joblib") is None:
         return (function(*a) for a in arguments)
-    joblib = require("joblib", "sweeps", "jobs above 1")
-    # A BLAS with threads of its own in every process would take ten times as long.
+    import joblib
+
+    # Threads of BLAS in every process would slow each other down tenfold.
     with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         return joblib.Parallel(return_as="generator")(
             joblib.delayed(function)(*a) for a in arguments
         )
 
 
-def _optimum(clients: int, seed: int) -> tuple[float, float]:
+def _optimum(clients: int, seed: int, trial: int) -> tuple[float, float]:
     from .algorithms import FedEPM
     from .runner import make_problem
 
-    found = make_problem(FedEPM(), _split(clients, seed)).optimum(method="newton")
+    found = make_problem(FedEPM(), _split(clients, seed, trial)).optimum(method="newton")
     return found.value / clients, found.gradient_norm / clients

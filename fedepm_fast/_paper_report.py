@@ -279,7 +279,7 @@ def _environment(environment: Mapping[str, Any]) -> str:
         "Date": environment["date"],
         "Machine": environment["machine"],
         "Versions": versions,
-        "Seeds": f"{seed} to {seed + trials - 1}, one a trial" if trials > 1 else f"{seed}",
+        "Seed": seed,
         "Runs": f"{environment['runs']:,}: {environment['cells']} cells, 3 algorithms, "
         f"{trials} trial{'' if trials == 1 else 's'}",
         "Processes": environment["jobs"],

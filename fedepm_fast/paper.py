@@ -23,7 +23,7 @@ import numpy as np
 from ._extras import require
 from ._files import check_writable_folder, replacing
 from ._paper_claims import Finding, judge
-from ._paper_compute import Progress, _compute, optima
+from ._paper_compute import SPLIT, Progress, _compute, optima
 from ._paper_experiments import EXPERIMENTS, PARAMETERS, Cell, Experiment, distinct_cells
 from ._tables import MEASURES, Histories, summarise
 from ._validation import check_int
@@ -50,8 +50,8 @@ def evaluate(
     ----------
     trials : int
         Runs of every algorithm in every cell, each with its own shuffle, split, selections and
-        noise; the paper has 100. Trial t has the seed ``seed + t`` in every cell and for every
-        algorithm, so these are compared on the same splits.
+        noise; the paper has 100. Of a trial all algorithms, and all cells with equally many
+        clients, have the same split.
     seed : int
     jobs : int, optional
         Processes; as many as there are processors by default.
@@ -195,7 +195,7 @@ class Evaluation:
 
 def _against_optima(table: DataFrame, histories: Histories, found: DataFrame) -> DataFrame:
     """The table with each run beside the optimum of its split."""
-    table = table.merge(found[["clients", "seed", "optimum"]], on=["clients", "seed"], how="left")
+    table = table.merge(found[[*SPLIT, "optimum"]], on=SPLIT, how="left")
     table["gap_percent"] = 100 * (table["mean_objective"] / table["optimum"] - 1)
 
     def first_below(run_id: Any, bound: float) -> float:
