@@ -54,6 +54,7 @@ def _compute(
         run_id = len(rows)
         rows.append(
             {"run_id": run_id, **as_parameters(cell), "seed": seed, "trial": trial}
+            | {"engine": result.engine}
             | {k: v for k, v in result.summary().items() if k != "message"}
             | {"reasons": "+".join(result.reasons)}
         )
