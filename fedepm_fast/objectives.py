@@ -262,13 +262,17 @@ class Problem:
                 sigma[i] = np.linalg.norm(a.toarray() if self.data.is_sparse else a, 2)
         return self.objective.curvature * sigma**2 / self.data.client_sizes + self.reg
 
-    def optimum(self, start: ArrayLike | None = None) -> Optimum:
-        """Minimise f by BFGS, then by Newton steps while they lower the gradient.
+    def optimum(self, start: ArrayLike | None = None, *, method: str = "bfgs") -> Optimum:
+        """Minimise f.
 
         Parameters
         ----------
         start : array_like of shape (n,), optional
             Where to start; zero by default.
+        method : {"bfgs", "newton"}
+            By BFGS, then by Newton steps while they lower the gradient; or by such Newton steps
+            alone, a hundred times faster in few dimensions, and by BFGS only where they end with
+            a gradient of f/m above 1e-9.
 
         Returns
         -------
@@ -277,17 +281,27 @@ class Problem:
         """
         from scipy.optimize import minimize
 
+        check_choice("method", method, ("bfgs", "newton"))
         m, n = self.n_clients, self.n_features
         x = np.zeros(n) if start is None else check_array("start", start, shape=(n,))
-        found = minimize(
-            lambda w: (self.total_value(w) / m, self.total_gradient(w) / m),
-            x,
-            jac=True,
-            method="BFGS" if n <= 500 else "L-BFGS-B",
-            options={"gtol": 1e-9, "maxiter": 10_000},
-        )
-        x, gradient = found.x, self.total_gradient(found.x)
-        for _ in range(20 if n <= 500 else 0):
+        tolerance = 1e-9
+        gradient = self.total_gradient(x)
+        if method == "newton":
+            x, gradient = self._newton(x, gradient)
+        if method == "bfgs" or not np.linalg.norm(gradient) <= tolerance * m:
+            found = minimize(
+                lambda w: (self.total_value(w) / m, self.total_gradient(w) / m),
+                x,
+                jac=True,
+                method="BFGS" if n <= 500 else "L-BFGS-B",
+                options={"gtol": tolerance, "maxiter": 10_000},
+            )
+            x, gradient = self._newton(found.x, self.total_gradient(found.x))
+        return Optimum(x, self.total_value(x), float(np.linalg.norm(gradient)))
+
+    def _newton(self, x: Array, gradient: Array) -> tuple[Array, Array]:
+        """Newton steps from `x` while they halve the gradient: the last point and its gradient."""
+        for _ in range(20 if self.n_features <= 500 else 0):
             try:
                 candidate = x - np.linalg.solve(self.total_hessian(x), gradient)
             except np.linalg.LinAlgError:
@@ -296,7 +310,7 @@ class Problem:
             if not np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient):
                 break
             x, gradient = candidate, new
-        return Optimum(x, self.total_value(x), float(np.linalg.norm(gradient)))
+        return x, gradient
 
     def accuracy(self, x: Array) -> float | None:
         """Share of rows with ``[<a, x> > 0] = b``; None unless the task is classification."""
