@@ -155,8 +155,11 @@ class Partitioned(Source):
         return found | {"content": self.table.content, "scale": self.table.scale}
 
     def split(self, seed: int) -> FederatedData:
-        held = self.table.held
-        parts = self.partition.assign(held.labels, np.random.default_rng(seed))
+        held, rng = self.table.held, np.random.default_rng(check_int("seed", seed))
+        try:
+            parts = self.partition.assign(held.labels, rng)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
         rows = np.concatenate(parts).astype(np.int64)
         if held.is_sparse:
             features = held.features[rows]
@@ -334,7 +337,8 @@ def from_options(
     allowed = allowed_options(source)
     for name in given:
         if name not in allowed:
-            raise ValueError(f"{name} is not for the source {source!r}: {', '.join(allowed)} are")
+            home = "a file" if name in _FILE else "a table" if name in _HOW else "synthetic data"
+            raise ValueError(f"{name} is for {home}, not for {source}")
     if "scale" in given and isinstance(given["scale"], bool):
         given["scale"] = "unit-norm" if given["scale"] else None
     if source == "synthetic":

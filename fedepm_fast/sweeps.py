@@ -351,6 +351,8 @@ def sweep(
     if jobs is not None:
         check_int("jobs", jobs, low=1)
     opened = store if isinstance(store, Store) else Store(":memory:" if store is None else store)
+    if opened.readonly:
+        raise ValueError(f"store must be one to write to, {opened.path} was opened to read only")
     try:
         done = set(opened.ids({"failed": False}))
         missing = [run for run in spec.runs if run.run_id not in done]
