@@ -17,9 +17,9 @@ from typing import Any
 
 from . import __version__
 from ._cells import Cell
-from ._execute import Task, execute_installed, execute_task, install, uninstall
+from ._execute import execute_installed, execute_task, install, uninstall
 from ._extras import require
-from ._record import Outcome
+from ._record import Outcome, Task
 from ._validation import check_choice, check_int
 
 Outcomes = Future[list[Outcome]]
@@ -125,7 +125,6 @@ class Processes(Backend):
             initargs=(self.sweep, self.cells, os.getpid()),
             env=one,
         )
-        self.broken = False
 
     def submit(self, task: Task) -> Outcomes:
         for _ in range(2):

@@ -15,9 +15,9 @@ from ._backends import make_backend
 from ._cells import ENGINE, MAX_SEED, Cell, Run
 from ._drive import Driver
 from ._grid import as_axis, grid, is_axis
-from ._plan import Item, Plan
+from ._plan import Plan
 from ._progress import as_progress
-from ._record import Array
+from ._record import Array, Item
 from ._validation import check_int
 from .algorithms import Algorithm
 from .data import FederatedData

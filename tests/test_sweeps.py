@@ -615,6 +615,16 @@ def test_a_lost_cluster_ends_the_sweep_and_keeps_what_finished(tmp_path, monkeyp
         assert set(store.table()["trial"]) <= {0, 1, 2}
 
 
+def test_workers_that_never_get_anything_done_end_the_sweep(monkeypatch):
+    class Useless(_backends.Threads):
+        def submit(self, task):
+            return super().submit([("no such run",)])
+
+    monkeypatch.setitem(_backends.BACKENDS, "threads", Useless)
+    with pytest.raises(RuntimeError, match="no worker gets anything done: ValueError"):
+        sweep(small_sweep(trials=100))
+
+
 def test_workers_of_another_version_are_refused():
     with pytest.raises(RuntimeError, match=r"this worker has fedepm_fast .*, the sweep was star"):
         _execute.execute_installed("x", "0.0.0", [])
