@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Event, Thread
+from time import sleep
 from typing import Any
 
 from . import __version__
 from ._cells import Cell
-from ._execute import Task, execute_installed, execute_task, install, uninstall
+from ._execute import execute_installed, execute_task, install, uninstall
 from ._extras import require
-from ._record import Outcome
+from ._record import Outcome, Task
 from ._validation import check_choice, check_int
 
 Outcomes = Future[list[Outcome]]
@@ -119,9 +120,11 @@ class Processes(Backend):
     def _start(self) -> None:
         one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
         self.executor = self.loky.ProcessPoolExecutor(
-            self.jobs, initializer=_start_worker, initargs=(self.sweep, self.cells), env=one
+            self.jobs,
+            initializer=_start_worker,
+            initargs=(self.sweep, self.cells, os.getpid()),
+            env=one,
         )
-        self.broken = False
 
     def submit(self, task: Task) -> Outcomes:
         for _ in range(2):
@@ -138,9 +141,17 @@ class Processes(Backend):
         self.executor.shutdown(wait=True, kill_workers=True)
 
 
-def _start_worker(sweep: str, cells: Sequence[Cell]) -> None:
+def _start_worker(sweep: str, cells: Sequence[Cell], parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the sweep's to answer
     install(sweep, cells)
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once its parent has: after ``kill -9`` nobody else would."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os._exit(1)
 
 
 class Dask(Backend):

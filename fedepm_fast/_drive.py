@@ -13,8 +13,8 @@ from typing import Any
 
 from ._backends import Backend
 from ._cells import Cell
-from ._plan import Item, Plan
-from ._record import MEASURES, Outcome, Record
+from ._plan import Plan
+from ._record import MEASURES, Item, Outcome, Record
 from .store import Store
 
 #: How often a run is tried whose worker dies.
@@ -51,6 +51,8 @@ class Driver:
         self.running: dict[Future[list[Outcome]], Sequence[Item]] = {}
         self.finished: SimpleQueue[Future[list[Outcome]]] = SimpleQueue()
         self.lost: Counter[str] = Counter()
+        self.losses = 0  # tasks whose workers died
+        self.fruitful = False  # whether any task came back
         self.unsaved: list[Outcome] = []
 
     def drive(self) -> None:
@@ -95,10 +97,14 @@ class Driver:
             else:
                 self.unsaved += found
                 self.plan.learn(found)
+                self.fruitful = True
 
     def _worker_lost(self, task: Sequence[Item], error: BaseException) -> list[Outcome]:
         """Runs whose worker died are tried again, one by one; the cause of it fails in the end."""
         self.backend.check()
+        self.losses += 1
+        if not self.fruitful and self.losses > ATTEMPTS * self.backend.slots:
+            raise RuntimeError(f"no worker gets anything done: {type(error).__name__}: {error}")
         self.lost.update(item[0] for item in task)
         self.plan.again([item for item in task if self.lost[item[0]] < ATTEMPTS])
         text = f"the worker was lost {ATTEMPTS} times: {type(error).__name__}: {error}"

@@ -14,14 +14,11 @@ from typing import Any
 
 from . import __version__, _history
 from ._cells import Cell
-from ._record import MEASURES, Outcome
+from ._record import MEASURES, Outcome, Task
 from .data import FederatedData
 from .randomness import split_seed
 from .result import DivergenceWarning, Result
 from .runner import run
-
-Task = Sequence[tuple[str, int, int, int]]
-"""Runs as (run_id, index of the cell, seed, trial)."""
 
 
 def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:

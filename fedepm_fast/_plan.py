@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from ._record import Outcome
-
-Item = tuple[str, int, int, int]
-"""A run as (run_id, index of its cell, seed, trial)."""
+from ._record import Item, Outcome
 
 
 class Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -13,6 +13,11 @@ from numpy.typing import NDArray
 from . import _history
 
 Array = NDArray[np.float64]
+
+Item = tuple[str, int, int, int]
+"""A run to do as (run_id, index of its cell, seed, trial)."""
+
+Task = Sequence[Item]
 
 #: What is kept of a run beside its history: entries of `Result.summary`, the reasons joined
 #: by ``+``, and an `snr` that is infinite or NaN as it is.

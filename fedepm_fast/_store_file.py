@@ -65,8 +65,8 @@ def explained(path: str, timeout: float = 0) -> Iterator[None]:
             sqlite3.SQLITE_FULL: f"no space left to write {path}; what it holds is whole",
             sqlite3.SQLITE_READONLY: f"{path} cannot be written: it is read-only",
             sqlite3.SQLITE_PERM: f"{path} cannot be opened: permission denied",
-            sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: no such file or folder, or no "
-            "permission",
+            sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: no permission, or its folder "
+            "is read-only",
             sqlite3.SQLITE_BUSY: f"{path} is locked by another program (waited {timeout:g} s)",
             sqlite3.SQLITE_IOERR: f"{path} cannot be read or written: {error}",
         }.get(code, f"{path}: {error}")

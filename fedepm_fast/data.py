@@ -294,7 +294,7 @@ class FederatedData:
         # `features` of a split is gathered from the table on first use: the compiled kernels
         # pack its rows themselves.
         if name == "features" and "_table" in self.__dict__:
-            self._set(features=_frozen(self._table[self.rows]))
+            self._set(features=_frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
             del self.__dict__["_table"]
             return self.features
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

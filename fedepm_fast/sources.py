@@ -156,7 +156,11 @@ class Partitioned(Source):
         return found | {"content": self.table.content, "scale": self.table.scale}
 
     def split(self, seed: int) -> FederatedData:
-        return self.table.held.resplit(self.partition, seed)
+        seed = check_int("seed", seed)
+        try:
+            return self.table.held.resplit(self.partition, seed)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -315,7 +319,8 @@ def from_options(
     allowed = allowed_options(source)
     for name in given:
         if name not in allowed:
-            raise ValueError(f"{name} is not for the source {source!r}: {', '.join(allowed)} are")
+            home = "a file" if name in _FILE else "a table" if name in _HOW else "synthetic data"
+            raise ValueError(f"{name} is for {home}, not for {source}")
     if "scale" in given and isinstance(given["scale"], bool):
         given["scale"] = "unit-norm" if given["scale"] else None
     if source == "synthetic":

@@ -15,9 +15,9 @@ from ._backends import make_backend
 from ._cells import ENGINE, MAX_SEED, Cell, Run
 from ._drive import Driver
 from ._grid import as_axis, grid, is_axis
-from ._plan import Item, Plan
+from ._plan import Plan
 from ._progress import as_progress
-from ._record import Array
+from ._record import Array, Item
 from ._validation import check_int
 from .algorithms import Algorithm
 from .data import FederatedData
@@ -351,6 +351,8 @@ def sweep(
     if jobs is not None:
         check_int("jobs", jobs, low=1)
     opened = store if isinstance(store, Store) else Store(":memory:" if store is None else store)
+    if opened.readonly:
+        raise ValueError(f"store must be one to write to, {opened.path} was opened to read only")
     try:
         done = set(opened.ids({"failed": False}))
         missing = [run for run in spec.runs if run.run_id not in done]

@@ -351,8 +351,21 @@ def timeless(path) -> list[tuple]:
     return sorted((*map(repr, row), histories[row[0]]["objective"].tobytes()) for row in rows)
 
 
+def test_processes_end_with_a_killed_sweep(spec):
+    import psutil
+
+    spec.write_text(LONG.replace("40", "4000"))
+    process = start("sweep", spec, "--quiet", "--backend", "processes", "--jobs", 1)
+    wait_for(spec.with_suffix(".sqlite"), 1, process)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert workers
+    process.kill()
+    process.communicate()
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
+
+
 def test_two_programs_share_a_store(capsys, spec):
-    spec.write_text(LONG.replace("40", "20"))
+    spec.write_text(LONG.replace("40", "10"))
     path = spec.with_suffix(".sqlite")
     programs = [start("sweep", spec, "--quiet") for _ in range(2)]
     for program in programs:

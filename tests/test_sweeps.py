@@ -8,7 +8,6 @@ import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-import distributed
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -328,8 +327,7 @@ def test_bad_synthetic_sources_are_told(options, message):
         sources.Synthetic(**options)
 
 
-def test_what_does_not_fit_is_found_before_any_work(monkeypatch):
-    monkeypatch.setattr(_execute, "execute", None)
+def test_what_does_not_fit_is_found_before_any_work(tmp_path):
     with pytest.raises(ValueError, match="clients must not exceed the number of rows"):
         sweep(Sweep(FedEPM(), clients=[10, 50_000]))
     data = FederatedData(np.eye(4), [0, 1, 2, 0], [2, 2])
@@ -345,6 +343,12 @@ def test_what_does_not_fit_is_found_before_any_work(monkeypatch):
             sweep(small_sweep(), **options)
     with pytest.raises(TypeError, match="spec must be a Sweep"):
         sweep(3)
+    sweep(small_sweep(trials=1, rounds=0, max_rounds=500), store=tmp_path / "a.sqlite")
+    with (
+        Store(tmp_path / "a.sqlite", readonly=True) as store,
+        pytest.raises(ValueError, match="store must be one to write to"),
+    ):
+        sweep(small_sweep(), store=store)
 
 
 # Doing them ---------------------------------------------------------------------------
@@ -397,6 +401,8 @@ def test_backend_and_jobs_change_nothing(expected, backend, jobs):
 
 
 def test_a_dask_cluster_changes_nothing(expected):
+    import distributed
+
     with distributed.Client(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
     ) as client:
@@ -404,7 +410,9 @@ def test_a_dask_cluster_changes_nothing(expected):
         assert not _execute._installed  # the workers are left as they were
 
 
-def test_a_dask_worker_that_dies_changes_nothing(tmp_path):
+def test_a_dask_worker_that_dies_changes_nothing():
+    import distributed
+
     made = small_sweep(trials=60)
     want = timeless(sweep(made))
     with distributed.LocalCluster(
@@ -576,7 +584,8 @@ def test_runs_of_a_process_that_dies_are_done_by_others(expected, tmp_path, alwa
     source = Mortal(**{k: v for k, v in dataclasses.asdict(SMALL).items() if k != "name"})
     object.__setattr__(source, "marker", str(tmp_path / "died"))
     object.__setattr__(source, "always", always)
-    algorithms = grid(FedEPM, local_steps=[2, 4]) + grid(SFedAvg, local_steps=3)
+    algorithms = [] if always else grid(FedEPM, local_steps=[2, 4])
+    algorithms += [SFedAvg(local_steps=3)]
     result = sweep(Sweep(algorithms, source, trials=6, max_rounds=5), backend="processes", jobs=1)
     assert os.path.exists(tmp_path / "died")
     if not always:
@@ -604,6 +613,16 @@ def test_a_lost_cluster_ends_the_sweep_and_keeps_what_finished(tmp_path, monkeyp
     with Store(tmp_path / "a.sqlite") as store:
         assert store.table()["trial"] == sorted(store.table()["trial"])
         assert set(store.table()["trial"]) <= {0, 1, 2}
+
+
+def test_workers_that_never_get_anything_done_end_the_sweep(monkeypatch):
+    class Useless(_backends.Threads):
+        def submit(self, task):
+            return super().submit([("no such run",)])
+
+    monkeypatch.setitem(_backends.BACKENDS, "threads", Useless)
+    with pytest.raises(RuntimeError, match="no worker gets anything done: ValueError"):
+        sweep(small_sweep(trials=100))
 
 
 def test_workers_of_another_version_are_refused():
