@@ -26,6 +26,12 @@ _HOMES = {
     "DivergenceWarning": "result",
     "run": "runner",
     "make_problem": "runner",
+    "Store": "store",
+    "StoreError": "store",
+    "Sweep": "sweeps",
+    "SweepResult": "sweeps",
+    "grid": "sweeps",
+    "sweep": "sweeps",
 }
 _MODULES = (
     "datasets",
@@ -35,6 +41,7 @@ _MODULES = (
     "partition",
     "plots",
     "reference",
+    "sources",
     "stopping",
     "synthetic",
     "theory",
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
         partition,
         plots,
         reference,
+        sources,
         stopping,
         synthetic,
         theory,
@@ -61,6 +69,8 @@ if TYPE_CHECKING:
     from .randomness import GivenRandomness
     from .result import DivergenceWarning, Result
     from .runner import make_problem, run
+    from .store import Store, StoreError
+    from .sweeps import Sweep, SweepResult, grid, sweep
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
-from . import __version__, _cli_compare, _cli_paper, _cli_run, _cli_warmup
+from . import (
+    __version__,
+    _cli_compare,
+    _cli_paper,
+    _cli_run,
+    _cli_runs,
+    _cli_sweep,
+    _cli_warmup,
+)
 from ._cli_common import INTERRUPTED, CommandFailed
 
 app = typer.Typer(
@@ -26,6 +34,8 @@ app = typer.Typer(
 )
 app.command("run")(_cli_run.run)
 app.command("compare")(_cli_compare.compare)
+app.command("sweep")(_cli_sweep.sweep)
+app.add_typer(_cli_runs.app, name="runs")
 app.command("paper")(_cli_paper.paper)
 app.command("warmup")(_cli_warmup.warmup)
 

@@ -225,3 +225,9 @@ class ByColumn(Partitioner):
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "clients": len(self._found[0])}
+
+
+#: Partitioners that need no more than numbers, by name.
+PARTITIONERS: dict[str, type[Partitioner]] = {
+    cls.name: cls for cls in (RandomCuts, EqualParts, DirichletLabelSkew)
+}

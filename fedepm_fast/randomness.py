@@ -20,7 +20,7 @@ Words = NDArray[np.uint64]
 Array = NDArray[np.float64]
 
 # Purposes: the last word of the counter.
-SELECT, COVER, INITIAL_NOISE, NOISE = 1, 2, 3, 4
+SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT = 1, 2, 3, 4, 5
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
@@ -77,6 +77,26 @@ def laplace_quantile(u: Array) -> Array:
 def bounded(word: int, bound: int) -> int:
     """An integer in ``[0, bound)`` from a 64-bit word, the bias at most ``bound / 2**64``."""
     return (word * bound) >> 64
+
+
+def split_seed(seed: int, trial: int) -> int:
+    """The seed of the split of a trial whose data are dealt anew, as a sweep's are.
+
+    The first word of Philox4x64-10 with the key (seed, trial) and the counter
+    (0, 0, 0, ``SPLIT``): trials have unrelated splits, and runs of different algorithms with
+    the same (seed, trial) have the same one.
+
+    Parameters
+    ----------
+    seed, trial : int
+        In ``[0, 2**64)``.
+
+    Returns
+    -------
+    int
+        In ``[0, 2**64)``.
+    """
+    return int(CounterRandomness(seed, trial).words(SPLIT, 0, 0, 1)[0])
 
 
 class Randomness(Protocol):

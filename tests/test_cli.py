@@ -8,16 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from commands import fedepm
 
-from fedepm_fast import FedEPM, Result, cli, datasets, make_problem, run
-
-
-def fedepm(capsys, *arguments):
-    """Exit code, standard output and standard error of a command, run in this process."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(list(map(str, arguments)))
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
+from fedepm_fast import FedEPM, Result, datasets, make_problem, run
 
 
 @pytest.fixture
