@@ -25,7 +25,7 @@ def paper(
     ] = Path("paper"),
     jobs: Annotated[
         int | None,
-        typer.Option(help="Processes.", show_default="one for each processor"),
+        typer.Option(help="Runs at a time.", show_default="one for each processor"),
     ] = None,
     store: Annotated[
         Path | None,

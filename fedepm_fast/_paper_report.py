@@ -282,8 +282,11 @@ def _environment(environment: Mapping[str, Any]) -> str:
         "Seed": seed,
         "Runs": f"{environment['runs']:,}: {environment['cells']} cells, 3 algorithms, "
         f"{trials} trial{'' if trials == 1 else 's'}",
-        "Processes": environment["jobs"],
-        "Wall time": f"{environment['wall_time']:.1f} s, runs and optima",
+        "Engine": environment["engine"],
+        "Jobs at a time": environment["jobs"],
+        "Computing time": f"{environment['computing_time']:.1f} s, TCT of all runs added up",
+        "Wall time": f"{environment['wall_time']:.1f} s, runs and optima; runs that a store held "
+        "already were not done again",
         "Again": f"fedepm paper --trials {trials} --seed {seed}",
     }
     rows = "\n".join(f"<dt>{k}</dt><dd>{escape(str(v))}</dd>" for k, v in entries.items())

@@ -54,7 +54,7 @@ def evaluate(
         clients, have the same split.
     seed : int
     jobs : int, optional
-        Processes; as many as there are processors by default.
+        Runs at a time; as many as there are processors by default.
     store : path, optional
         File that keeps finished runs; runs that it holds already are not run again.
     experiments : mapping of str to Experiment, optional
@@ -95,6 +95,8 @@ def evaluate(
         "cells": len(cells),
         "runs": len(table),
         "jobs": jobs,
+        "engine": ", ".join(sorted(table["engine"].unique())),
+        "computing_time": float(table["total_time"].sum()),
         "wall_time": time.perf_counter() - began,
         "machine": _machine(),
         "versions": _versions(),

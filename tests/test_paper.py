@@ -287,6 +287,7 @@ def test_written_files(evaluation, tmp_path):
     record = json.loads((tmp_path / "new" / "findings.json").read_text())
     assert len(record["findings"]) == len(CLAIMS)
     assert record["environment"]["trials"] == 1
+    assert record["environment"]["computing_time"] == pytest.approx(runs["total_time"].sum())
 
     text = (tmp_path / "new" / "report.html").read_text()
     page = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
