@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import _cli_common as common
+from ._cli_common import INTERRUPTED, CommandFailed
 
 if TYPE_CHECKING:
     from ._paper_compute import Progress
@@ -42,12 +43,16 @@ def paper(
     from ._extras import require
     from ._files import check_writable_folder
     from .paper import evaluate
+    from .sweeps import SweepInterrupted
 
     for library, extra in (("pandas", "tables"), ("matplotlib", "plots")):
         require(library, extra, "fedepm paper")
     out = check_writable_folder("out", out)
     with _bar(common.live(quiet)) as progress:
-        evaluation = evaluate(trials, seed=seed, jobs=jobs, store=store, progress=progress)
+        try:
+            evaluation = evaluate(trials, seed=seed, jobs=jobs, store=store, progress=progress)
+        except SweepInterrupted as interrupted:
+            raise CommandFailed(str(interrupted), INTERRUPTED) from None
         if progress is not None:
             progress("figures and report", 0, 1)
         paths: list[Path] = []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._extras import require
 from ._paper_experiments import ALGORITHM_NAMES, Cell, as_parameters
 from ._tables import Histories
 
@@ -34,40 +32,39 @@ def _compute(
     Trial t has its own split, selections and noise, which the algorithms, and the cells with
     equally many clients, have in common.
     """
-    import warnings
-
+    from ._cells import Cell as RunsOfCell
     from .algorithms import ALGORITHMS
-    from .result import DivergenceWarning
-    from .runner import run
+    from .partition import RandomCuts
+    from .sources import Partitioned, read_adult
+    from .sweeps import Sweep, sweep
 
-    pandas = require("pandas", "tables", "fedepm paper")
-    rows: list[dict[str, Any]] = []
-    histories: dict[int, dict[str, Any]] = {}
-    total = len(cells) * trials * len(ALGORITHM_NAMES)
-    for cell, trial, name in product(cells, range(trials), ALGORITHM_NAMES):
-        settings: dict[str, Any] = {**as_parameters(cell)}
-        del settings["clients"]
-        data = _split(cell.clients, seed, trial)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)
-            result = run(ALGORITHMS[name](**settings), data, seed=seed, trial=trial)
-        run_id = len(rows)
-        rows.append(
-            {"run_id": run_id, **as_parameters(cell), "seed": seed, "trial": trial}
-            | {"engine": result.engine}
-            | {k: v for k, v in result.summary().items() if k != "message"}
-            | {"reasons": "+".join(result.reasons)}
+    sources = {m: Partitioned(read_adult(), RandomCuts(m)) for m in {c.clients for c in cells}}
+    settings: list[dict[str, Any]] = [
+        {k: v for k, v in as_parameters(c).items() if k != "clients"} for c in cells
+    ]
+    runs = Sweep.from_cells(
+        (
+            RunsOfCell(ALGORITHMS[name](**of_cell), sources[cell.clients])
+            for cell, of_cell in zip(cells, settings, strict=True)
+            for name in ALGORITHM_NAMES
+        ),
+        trials=trials,
+        seed=seed,
+    )
+    tell = (lambda done, total, _: progress("runs", done, total)) if progress else False
+    result = sweep(runs, store=store, jobs=jobs, progress=tell)
+    for run_id, message in result.failed.items():
+        raise RuntimeError(
+            f"{len(result.failed)} runs failed, the first ({run_id[:12]}): {message}"
         )
-        histories[run_id] = {k: v for k, v in result.history.items() if k != "x"}
-        if progress is not None:
-            progress("runs", len(rows), total)
-    return pandas.DataFrame(rows), histories
+    return result.to_pandas().drop(columns="error"), result.histories()
 
 
 def _split(clients: int, seed: int, trial: int) -> FederatedData:
     from .datasets import adult
+    from .randomness import split_seed
 
-    return adult(clients=clients, seed=seed + trial)
+    return adult(clients=clients, seed=split_seed(seed, trial))
 
 
 #: What names a split.
