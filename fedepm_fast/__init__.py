@@ -26,14 +26,22 @@ _HOMES = {
     "DivergenceWarning": "result",
     "run": "runner",
     "make_problem": "runner",
+    "Store": "store",
+    "StoreError": "store",
+    "Sweep": "sweeps",
+    "SweepResult": "sweeps",
+    "grid": "sweeps",
+    "sweep": "sweeps",
 }
 _MODULES = (
     "datasets",
     "kernels",
     "loaders",
+    "paper",
     "partition",
     "plots",
     "reference",
+    "sources",
     "stopping",
     "synthetic",
     "theory",
@@ -46,9 +54,11 @@ if TYPE_CHECKING:
         datasets,
         kernels,
         loaders,
+        paper,
         partition,
         plots,
         reference,
+        sources,
         stopping,
         synthetic,
         theory,
@@ -59,6 +69,8 @@ if TYPE_CHECKING:
     from .randomness import GivenRandomness
     from .result import DivergenceWarning, Result
     from .runner import make_problem, run
+    from .store import Store, StoreError
+    from .sweeps import Sweep, SweepResult, grid, sweep
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .algorithms import Algorithm
     from .data import FederatedData
     from .objectives import Objective, Problem
-    from .partition import Partitioner
     from .result import Result
 
 
@@ -117,66 +116,23 @@ def load_data(
     scale: bool,
 ) -> FederatedData:
     """The data that the options name; an option that would have no effect is refused."""
-    from . import datasets, loaders, synthetic
-    from ._validation import check_choice
     from .objectives import as_objective
+    from .sources import from_options
 
-    loss = as_objective(objective)
-    if partition is not None:
-        check_choice("partition", partition, ("random", "equal", "dirichlet"))
-    if concentration is not None and partition != "dirichlet":
-        raise ValueError("concentration is for --partition dirichlet")
-    if data in ("adult", "synthetic"):
-        for option, value in (("label", label), ("client_column", client_column)):
-            if value is not None:
-                raise ValueError(f"{option} is for a file, not for --data {data}")
-    elif client_column is not None:
-        for option, chosen in (("clients", clients), ("partition", partition)):
-            if chosen is not None:
-                raise ValueError(f"{option} and client_column exclude each other: give one of them")
+    options: dict[str, Any] = {
+        "clients": clients,
+        "partition": partition,
+        "concentration": concentration,
+        "label": label,
+        "client_column": client_column,
+        "scale": scale,
+    }
     if data == "adult":
         if not scale:
             raise ValueError("no_scale is for a file or --data synthetic, Adult comes scaled")
-        if loss.task != "classification":
-            raise ValueError(f"objective must be logistic for --data adult, got {objective!r}")
-        return datasets.adult(seed=seed, partition=_partitioner(clients, partition, concentration))
-    scaling = "unit-norm" if scale else None
-    if data == "synthetic":
-        if partition is not None:
-            raise ValueError("partition is for a table, --data synthetic is made client by client")
-        m = CLIENTS if clients is None else clients
-        return synthetic.make_federated(
-            loss.name, clients=m, samples=200 * m, scale=scaling, seed=seed
-        )
-    # A file may name the client of every row; an explicit choice goes before that.
-    explicit = clients is not None or partition is not None
-    return loaders.read_federated(
-        data,
-        clients=CLIENTS,
-        partition=_partitioner(clients, partition, concentration) if explicit else None,
-        label=label,
-        client=client_column,
-        task=loss.task,
-        scale=scaling,
-        seed=seed,
-    )
-
-
-CLIENTS = 100
-
-
-def _partitioner(
-    clients: int | None, partition: str | None, concentration: float | None
-) -> Partitioner:
-    from ._validation import check_int
-    from .partition import DirichletLabelSkew, EqualParts, RandomCuts
-
-    m = check_int("clients", CLIENTS if clients is None else clients, low=1)
-    if partition == "dirichlet":
-        return (
-            DirichletLabelSkew(m) if concentration is None else DirichletLabelSkew(m, concentration)
-        )
-    return EqualParts(m) if partition == "equal" else RandomCuts(m)
+        del options["scale"]
+    given = {name: value for name, value in options.items() if value is not None}
+    return from_options({"source": data, **given}, loss=as_objective(objective)).split(seed)
 
 
 def make(cls: type[Algorithm], options: dict[str, Any], *, lenient: bool = False) -> Algorithm:

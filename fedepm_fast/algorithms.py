@@ -6,7 +6,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ._validation import check_choice, check_int, check_real
 from .noise import NOISE_MODELS, NoiseModel
 from .objectives import REGULARIZERS, Objective, Problem
+from .privacy.mechanisms import Mechanism, upload_sensitivity
 from .reference import (
     ens,
     fedepm_iterates,
@@ -41,11 +42,26 @@ class Preset:
 
 
 #: ``released`` is the authors' program, from which the paper's figures come; ``text`` is the
-#: equations as printed.
+#: equations as printed; ``private`` is the program with a mechanism of `fedepm_fast.privacy` and
+#: a number of rounds that is fixed in advance.
 PRESETS: dict[str, Preset] = {
     "released": Preset(REGULARIZERS[0], STEPS[0], "standardized", "released"),
     "text": Preset(REGULARIZERS[1], STEPS[1], "laplace", "text"),
+    "private": Preset(REGULARIZERS[0], STEPS[0], "private", "none"),
 }
+
+#: Where a client's local steps of a round start: at its own hidden parameter w_i, at its last
+#: upload z_i, or at the server's point x.
+STARTS = ("own", "released", "broadcast")
+
+
+class PrivacyPlan(NamedTuple):
+    """What a private run fixes before it begins."""
+
+    change: Array
+    """Bound on what one record changes in each client's gradient, shape (m,)."""
+    multipliers: Array
+    """Scale of each client's noise over the sensitivity of its upload, shape (m,)."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +77,9 @@ class Algorithm:
     epsilon : float
         Divides the noise of the uploads. In the paper a privacy budget; the noise models of
         these algorithms are *not* differentially private, see the README.
-    preset : {"released", "text"}
+    preset : {"released", "text", "private"}
         The authors' program, or the equations as printed: regulariser, step, noise and
-        stopping rule.
+        stopping rule. ``"private"`` is what a `mechanism` makes of the first.
     noise : {"standardized", "laplace", "none"}, optional
         Overrides the preset's noise model.
     mu0, c, alpha : float
@@ -72,6 +88,8 @@ class Algorithm:
     coverage_rounds : int, optional
         If given, every client takes part at least once in every such number of rounds;
         otherwise the clients of a round are drawn uniformly.
+    mechanism : privacy.LaplaceMechanism or privacy.GaussianMechanism, optional
+        Differentially private uploads, FedEPM only; see `fedepm_fast.privacy`.
     """
 
     local_steps: int = 12
@@ -83,6 +101,7 @@ class Algorithm:
     c: float = 1e-8
     alpha: float = 1.001
     coverage_rounds: int | None = None
+    mechanism: Mechanism | None = None
 
     name: ClassVar[str]
 
@@ -91,13 +110,24 @@ class Algorithm:
         self._check("participation", check_real, low=0.0, high=1.0, open_low=True)
         self._check("epsilon", check_real, low=0.0, open_low=True)
         check_choice("preset", self.preset, PRESETS)
+        if self.mechanism is not None:
+            self._check_mechanism(self.mechanism)
+        elif self.preset == "private":
+            raise ValueError("preset 'private' needs a mechanism, see fedepm_fast.privacy")
         if self.noise is not None:
-            check_choice("noise", self.noise, NOISE_MODELS)
+            given = tuple(name for name in NOISE_MODELS if name != "private")
+            check_choice("noise", self.noise, NOISE_MODELS if self.mechanism else given)
         self._check("mu0", check_real, low=0.0, open_low=True)
         self._check("c", check_real, low=0.0)
         self._check("alpha", check_real, low=1.0)
         if self.coverage_rounds is not None:
             self._check("coverage_rounds", check_int, low=1)
+
+    def _check_mechanism(self, mechanism: Any) -> None:
+        raise ValueError(
+            f"mechanism must be None for {type(self).__name__}: it takes many gradients at hidden "
+            "points, whose sensitivity has no closed form; use FedEPM, or clip whole updates"
+        )
 
     def _check(self, field: str, check: Any, **bounds: Any) -> None:
         object.__setattr__(self, field, check(field, getattr(self, field), **bounds))
@@ -133,13 +163,34 @@ class Algorithm:
         """The local steps of the clients `S`: their parameters (s, n) and last mu (s,)."""
         raise NotImplementedError
 
+    def round_start(self, W: Array, Z: Array, x: Array) -> Array:
+        """Where the local steps of clients with parameters `W` and uploads `Z` start."""
+        return W
+
+    def noise_scale(
+        self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any
+    ) -> Array:
+        """Scale of the noise of the clients `S`, shape (s,).
+
+        `gap` is ``w_i - x`` at the start of the round, `mu` that of its last step, and `plan`
+        the `PrivacyPlan` of a run with a mechanism.
+        """
+        return self.noise_model.scale(G, self.epsilon, mu)
+
+    def plan(self, problem: Problem, participations: NDArray[np.int64]) -> PrivacyPlan | None:
+        """The plan of a run in which each client uploads so often; None without a mechanism."""
+        return None
+
     def advice(self, problem: Problem) -> str:
         """What to change when a run with these parameters diverges."""
         raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
-        return {"name": self.name, **dataclasses.asdict(self)}
+        values = {"name": self.name, **dataclasses.asdict(self)}
+        if self.mechanism is not None:
+            values["mechanism"] = {"name": self.mechanism.name, **values["mechanism"]}
+        return values
 
 
 @dataclass(frozen=True)
@@ -154,6 +205,10 @@ class FedEPM(Algorithm):
         Weight of the quadratic part, above 0; ``(0.02*m + 1) * (rho + 0.1) * 1e-5`` by default.
     step : {"1/d", "1"}, optional
         Overrides the preset's ``step_i``, ``1/d_i`` or 1.
+    start : {"own", "released", "broadcast"}, optional
+        Where the local steps of a round start: at the client's parameter w_i, at its last upload
+        z_i, or at the server's point x. ``"own"`` by default; with a mechanism ``"released"``,
+        and never ``"own"``.
 
     See Also
     --------
@@ -163,6 +218,7 @@ class FedEPM(Algorithm):
     lam: float | None = None
     eta: float | None = None
     step: str | None = None
+    start: str | None = None
 
     name: ClassVar[str] = "fedepm"
 
@@ -174,14 +230,34 @@ class FedEPM(Algorithm):
             self._check("eta", check_real, low=0.0, open_low=True)
         if self.step is not None:
             check_choice("step", self.step, STEPS)
+        if self.start is not None:
+            check_choice("start", self.start, STARTS[1:] if self.mechanism else STARTS)
+
+    def _check_mechanism(self, mechanism: Any) -> None:
+        if not isinstance(mechanism, Mechanism):
+            raise TypeError(
+                "mechanism must be a LaplaceMechanism or GaussianMechanism of "
+                f"fedepm_fast.privacy, got {type(mechanism).__name__}"
+            )
+        if self.preset == "text" or self.noise not in (None, "private"):
+            raise ValueError(
+                "a mechanism brings its own preset and noise, got "
+                f"preset={self.preset!r}, noise={self.noise!r}"
+            )
+        object.__setattr__(self, "preset", "private")
 
     def resolve(self, problem: Problem) -> Self:
         resolved = super().resolve(problem)
+        if self.mechanism is not None:
+            data = problem.data
+            mechanism = self.mechanism.resolve(data.n_samples, data.n_features)
+            resolved = dataclasses.replace(resolved, mechanism=mechanism)
         m, rho = problem.n_clients, self.participation
         eta = self.eta if self.eta is not None else (0.02 * m + 1) * (rho + 0.1) * 1e-5
         lam = self.lam if self.lam is not None else eta / 2
         step = self.step or PRESETS[self.preset].step
-        return dataclasses.replace(resolved, lam=lam, eta=eta, step=step)
+        start = self.start or STARTS[0 if self.mechanism is None else 1]
+        return dataclasses.replace(resolved, lam=lam, eta=eta, step=step, start=start)
 
     def steps(self, problem: Problem) -> Array:
         """``step_i`` of every client, shape (m,)."""
@@ -208,6 +284,30 @@ class FedEPM(Algorithm):
         self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
     ) -> tuple[Array, Array]:
         return _last(fedepm_iterates(self, W, x, G, self.steps(problem)[S], tau))
+
+    def round_start(self, W: Array, Z: Array, x: Array) -> Array:
+        if self.start == "released":
+            return Z
+        return np.broadcast_to(x, W.shape) if self.start == "broadcast" else W
+
+    def plan(self, problem: Problem, participations: NDArray[np.int64]) -> PrivacyPlan | None:
+        mechanism = self.mechanism
+        if mechanism is None:
+            return None
+        if mechanism.clip is None:
+            raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
+        change = 2 * mechanism.clip / problem.data.client_sizes
+        return PrivacyPlan(change, mechanism.noise_multipliers(participations))
+
+    def noise_scale(
+        self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any
+    ) -> Array:
+        if plan is None:
+            return super().noise_scale(problem, S, gap, G, mu, tau, plan)
+        iterations = range(tau * self.local_steps, (tau + 1) * self.local_steps)
+        step = self.steps(problem)[S]
+        nu = [step * penalty_parameter(gap, k, self.mu0, self.c, self.alpha) for k in iterations]
+        return plan.multipliers[S] * upload_sensitivity(plan.change[S], nu, self.weights[1])
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
-from . import __version__, _cli_compare, _cli_run, _cli_warmup
+from . import (
+    __version__,
+    _cli_compare,
+    _cli_paper,
+    _cli_run,
+    _cli_runs,
+    _cli_sweep,
+    _cli_warmup,
+)
 from ._cli_common import INTERRUPTED, CommandFailed
 
 app = typer.Typer(
@@ -26,6 +34,9 @@ app = typer.Typer(
 )
 app.command("run")(_cli_run.run)
 app.command("compare")(_cli_compare.compare)
+app.command("sweep")(_cli_sweep.sweep)
+app.add_typer(_cli_runs.app, name="runs")
+app.command("paper")(_cli_paper.paper)
 app.command("warmup")(_cli_warmup.warmup)
 
 
@@ -110,6 +121,8 @@ def _with_option_names(message: str, command: str) -> str:
             rf"({before})({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
         )
     telling = "|".join(name for name in options if not name.isalpha())
+    if not telling:
+        return message
     return re.sub(rf"(?<![\w./-])({telling})(?![\w./-])", lambda m: options[m[1]], message)
 
 

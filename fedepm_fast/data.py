@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,9 @@ from scipy import sparse
 
 from ._validation import check_array, check_choice, check_finite, check_int, check_values
 from .partition import ByColumn, Partitioner
+
+if TYPE_CHECKING:
+    from .kernels.losses import ClientRows, NarrowTable
 
 Array = NDArray[Any]
 
@@ -57,6 +60,8 @@ class FederatedData:
     rows: NDArray[np.int64] | None = None
     description: Mapping[str, Any] = field(default_factory=dict)
 
+    _narrow: ClassVar[Any] = None
+
     def __post_init__(self) -> None:
         features = _check_features(self.features)
         d, n = features.shape
@@ -88,12 +93,13 @@ class FederatedData:
             object.__setattr__(self, name, value)
 
     def _freeze(self) -> None:
-        for array in (*_pieces(self.features), self.labels, self.client_sizes, self.rows):
+        pieces = _pieces(self.features) if "features" in self.__dict__ else ()
+        for array in (*pieces, self.labels, self.client_sizes, self.rows):
             if array is not None:
                 array.setflags(write=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"_narrow": self._narrow}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set(**state)
@@ -207,35 +213,127 @@ class FederatedData:
             raise ValueError(f"labels must have shape ({d},), got {np.shape(labels)}")
         y, found = _labels(labels, task)
         note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
-        parts = partition.assign(y, np.random.default_rng(seed))
-        rows = np.concatenate(parts).astype(np.int64)
-        if not np.array_equal(np.sort(rows), np.arange(d)):
-            raise ValueError(f"partition must give each of the {d} rows to exactly one client")
-        note |= {"partition": partition.describe(), "split_seed": seed}
-        held = table[rows]
+        names = None if feature_names is None else tuple(map(str, feature_names))
+        if names is not None and len(names) != table.shape[1]:
+            raise ValueError(f"feature_names must have {table.shape[1]} entries, got {len(names)}")
         if scale is not None:
             # Norms are summed in the order of the table, whatever the split.
             norms = column_norms(table)
-            divide_columns(held, norms)
             note["scale"] = scale
             if not norms.all():
                 note["zero_columns"] = np.flatnonzero(norms == 0).tolist()
-        return cls(
-            _frozen(held),
-            y[rows],
-            np.array([len(part) for part in parts]),
-            feature_names=None if feature_names is None else tuple(feature_names),
+        data = cls._of_table(table, y, partition, seed, names, note)
+        if scale is not None:
+            held = data.features  # gathered, and no one else's yet
+            for piece in _pieces(held):
+                piece.setflags(write=True)
+            divide_columns(held, norms)
+            data._freeze()
+        elif not sparse.issparse(table) and table.flags.writeable:
+            data.features  # noqa: B018 - gathered now: the caller may write to the table later
+        return data
+
+    @classmethod
+    def _of_table(
+        cls,
+        table: Any,
+        labels: NDArray[np.float64],
+        partition: Partitioner,
+        seed: int,
+        feature_names: tuple[str, ...] | None,
+        note: Mapping[str, Any],
+        narrow: Callable[[], NarrowTable] | None = None,
+    ) -> FederatedData:
+        """Split a table that is known to be valid; its rows are gathered on first use.
+
+        `narrow`, a function that can be pickled, gives the same table for the kernels.
+        """
+        d = table.shape[0]
+        parts = partition.assign(labels, np.random.default_rng(seed))
+        rows = np.concatenate(parts).astype(np.int64, copy=False)
+        seen = np.zeros(d, bool)
+        if len(rows) == d and rows.min() >= 0 and rows.max() < d:
+            seen[rows] = True
+        if not seen.all():
+            raise ValueError(f"partition must give each of the {d} rows to exactly one client")
+        data = cls.__new__(cls)
+        data._set(
+            labels=labels[rows],
+            client_sizes=_check_sizes([len(part) for part in parts], d),
+            feature_names=feature_names,
             client_names=partition.client_names(),
             rows=rows,
-            description=note,
+            description=_plain({**note, "partition": partition.describe(), "split_seed": seed}),
+            _narrow=narrow,
+            **({"features": table[rows]} if sparse.issparse(table) else {"_table": table}),
         )
+        data._freeze()
+        return data
+
+    def resplit(self, partition: Partitioner, seed: int = 0) -> FederatedData:
+        """The same rows, whoever holds them, split into clients anew.
+
+        Parameters
+        ----------
+        partition : Partitioner
+        seed : int
+            The split is a pure function of the rows, the partition and the seed.
+        """
+        ordered = self.rows is not None and bool((np.diff(self.rows) == 1).all())
+        return FederatedData._of_table(
+            self.features,
+            self.labels,
+            partition,
+            check_int("seed", seed),
+            self.feature_names,
+            self.description,
+            self._narrow if ordered else None,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # `features` of a split is gathered from the table on first use: the compiled kernels
+        # pack its rows themselves.
+        if name == "features" and "_table" in self.__dict__:
+            self._set(features=_frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
+            del self.__dict__["_table"]
+            return self.features
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @cached_property
+    def is_binary(self) -> bool:
+        """Whether all labels are 0 or 1."""
+        b = self.labels
+        return bool(((b == 0) | (b == 1)).all())
+
+    def packed(self, loss: str, **parameters: Any) -> ClientRows:
+        """The rows as the compiled kernels of a loss read them, in float64; packed once.
+
+        `parameters` are those of the loss, and weights, as `kernels.losses.pack` takes them.
+        """
+        from .kernels import losses
+
+        packed = self.__dict__.setdefault("_packed", {})
+        key = (loss, *sorted(parameters.items()))
+        if key not in packed:
+            rows = None
+            if self._narrow is not None:
+                table, rows = self._narrow(), self.rows
+            elif "features" in self.__dict__:
+                table = self.features
+            else:
+                table, rows = self._table, self.rows
+            packed[key] = losses.pack(
+                table, self.labels, self.client_sizes, loss=loss, dtype=np.float64, rows=rows,
+                checked=True, **parameters,
+            )  # fmt: skip
+        return packed[key]
 
     # What it holds ----------------------------------------------------------------------
 
     @property
     def is_sparse(self) -> bool:
         """Whether the features are held as CSR."""
-        return sparse.issparse(self.features)
+        return "_table" not in self.__dict__ and sparse.issparse(self.features)
 
     @property
     def n_clients(self) -> int:
@@ -245,7 +343,8 @@ class FederatedData:
     @property
     def n_features(self) -> int:
         """Number of features, n."""
-        return int(self.features.shape[1])
+        table = self.__dict__.get("_table")
+        return int((self.features if table is None else table).shape[1])
 
     @property
     def n_samples(self) -> int:

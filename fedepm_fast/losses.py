@@ -51,6 +51,8 @@ class Objective:
     task: ClassVar[str]
     #: A bound of the second derivative of `loss` in the margins (of its largest eigenvalue).
     curvature: ClassVar[float]
+    #: Name of the loss among the compiled kernels, if they have it.
+    kernel: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", check_real("beta", self.beta, low=0.0))
@@ -90,12 +92,17 @@ class Objective:
             raise ValueError(
                 f"weights must be one per feature, {data.n_features}, got {len(self.weights)}"
             )
-        if self.task == "classification" and not np.isin(data.labels, (0, 1)).all():
+        if self.task == "classification" and not data.is_binary:
             raise ValueError(
                 f"labels must be 0 or 1 for the {self.name} objective; "
                 "FederatedData.split maps any two values to them"
             )
         return self
+
+    @property
+    def slope(self) -> float | None:
+        """A bound of the derivative of `loss` in the margin, for any label; None without one."""
+        return None
 
     @property
     def n_outputs(self) -> int:
@@ -120,6 +127,11 @@ class Logistic(Objective):
     name: ClassVar[str] = "logistic"
     task: ClassVar[str] = "classification"
     curvature: ClassVar[float] = 0.25
+    kernel: ClassVar[str | None] = "logistic"
+
+    @property
+    def slope(self) -> float:
+        return 1.0
 
     def loss(self, t: Array, b: Array) -> Array:
         s = (1 - 2 * b) * t
@@ -140,6 +152,7 @@ class SquaredHinge(Objective):
     name: ClassVar[str] = "squared_hinge"
     task: ClassVar[str] = "classification"
     curvature: ClassVar[float] = 2.0
+    kernel: ClassVar[str | None] = "squared_hinge"
 
     def loss(self, t: Array, b: Array) -> Array:
         return np.maximum(1 + (1 - 2 * b) * t, 0) ** 2
@@ -159,6 +172,7 @@ class LeastSquares(Objective):
     name: ClassVar[str] = "least_squares"
     task: ClassVar[str] = "regression"
     curvature: ClassVar[float] = 1.0
+    kernel: ClassVar[str | None] = "least_squares"
 
     def loss(self, t: Array, b: Array) -> Array:
         return 0.5 * (t - b) ** 2
@@ -190,10 +204,15 @@ class Huber(Objective):
     name: ClassVar[str] = "huber"
     task: ClassVar[str] = "regression"
     curvature: ClassVar[float] = 1.0
+    kernel: ClassVar[str | None] = "huber"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "delta", check_real("delta", self.delta, low=0.0, open_low=True))
+
+    @property
+    def slope(self) -> float:
+        return self.delta
 
     def loss(self, t: Array, b: Array) -> Array:
         slope = self.derivative(t, b)
@@ -229,6 +248,7 @@ class Multinomial(Objective):
     name: ClassVar[str] = "multinomial"
     task: ClassVar[str] = "multiclass"
     curvature: ClassVar[float] = 0.5
+    kernel: ClassVar[str | None] = "multinomial"
 
     def __post_init__(self) -> None:
         super().__post_init__()

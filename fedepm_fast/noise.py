@@ -1,8 +1,8 @@
 """Noise models of the uploads.
 
-None of these is a differentially private mechanism. The paper's bound 2*|g_i|_1 is computed
-from the data, its guarantee takes the client's hidden state as public, and the standardised
-noise of the authors' program has no density at all.
+None of these but ``private`` is a differentially private mechanism. The paper's bound
+2*|g_i|_1 is computed from the data, its guarantee takes the client's hidden state as public,
+and the standardised noise of the authors' program has no density at all.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class NoiseModel:
 
 #: ``standardized``: the authors' program, Laplace numbers shifted and scaled to mean 0 and
 #: standard deviation 1 within each upload. ``laplace``: i.i.d. Laplace numbers; the paper's
-#: Lap(0, nu) has the exponent of an ordinary Laplace distribution of scale 2*nu.
+#: Lap(0, nu) has the exponent of an ordinary Laplace distribution of scale 2*nu. ``private``: that
+#: of a mechanism of `fedepm_fast.privacy`.
 NOISE_MODELS: dict[str, NoiseModel] = {
     model.name: model
     for model in (
         NoiseModel("standardized", 2.0, standardize=True, min_features=2),
         NoiseModel("laplace", 4.0, standardize=False),
         NoiseModel("none", 0.0, standardize=False),
+        NoiseModel("private", 0.0, standardize=False),
     )
 }

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from ._validation import check_int, check_real
 from .randomness import COVER, SELECT, Randomness, bounded
@@ -102,6 +101,8 @@ def coverage_probability(participation: float, m: int, rounds: int) -> float:
     rounds : int
         Number of rounds, s0.
     """
+    from scipy.stats import hypergeom  # takes as long to import as a run
+
     m, m0, rounds = _check_scheme(participation, m, rounds)
     law = np.zeros(m + 1)
     law[0] = 1.0

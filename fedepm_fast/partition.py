@@ -15,8 +15,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._validation import check_int, check_real, check_values
+from .randomness import SHUFFLE
 
 Rows = NDArray[np.intp]
+
+
+def shuffle(d: int, rng: np.random.Generator) -> Rows:
+    """The numbers 0, ..., d-1 in uniformly random order.
+
+    The compiled shuffle, from a key that `rng` gives: four times as fast as that of NumPy,
+    which takes as long as a FedEPM round on the same rows.
+    """
+    from .kernels.sampling import sample
+
+    key = rng.integers(0, 2**64, 2, dtype=np.uint64)
+    return sample(int(key[0]), int(key[1]), SHUFFLE, 0, d, d)
 
 
 class Partitioner:
@@ -93,7 +106,7 @@ class RandomCuts(Partitioner):
     def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         d, m = len(labels), self.clients
         _check_clients(m, d)
-        shuffled = rng.permutation(d)
+        shuffled = shuffle(d, rng)
         if m == 1:
             return [shuffled]
         floor = int(self.min_share * d / m)
@@ -121,7 +134,7 @@ class EqualParts(Partitioner):
 
     def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         _check_clients(self.clients, len(labels))
-        return np.array_split(rng.permutation(len(labels)), self.clients)
+        return np.array_split(shuffle(len(labels), rng), self.clients)
 
 
 @dataclass(frozen=True)
@@ -225,3 +238,9 @@ class ByColumn(Partitioner):
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "clients": len(self._found[0])}
+
+
+#: Partitioners that need no more than numbers, by name.
+PARTITIONERS: dict[str, type[Partitioner]] = {
+    cls.name: cls for cls in (RandomCuts, EqualParts, DirichletLabelSkew)
+}

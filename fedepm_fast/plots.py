@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._extras import require
-from ._files import replacing
+from ._plots_style import (
+    MORE_STYLES,
+    STYLES,
+    marks,
+    new_figure,
+    optimum_line,
+    rounds_axis,
+    save,
+)
+from ._plots_sweep import sweep, sweep_plot_options
 from ._validation import check_choice, check_real
 from .result import LABELS, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Colour (Okabe and Ito's, safe for colour-blind readers), line and marker of each algorithm;
-#: line and marker alone tell them apart in grey.
-STYLES: dict[str, dict[str, Any]] = {
-    "fedepm": {"color": "#0072B2", "linestyle": "-", "marker": "o"},
-    "sfedprox": {"color": "#E69F00", "linestyle": "--", "marker": "s"},
-    "sfedavg": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
-}
-#: The same for further runs of an algorithm in one figure.
-MORE_STYLES: tuple[dict[str, Any], ...] = (
-    {"color": "#D55E00", "linestyle": ":", "marker": "D"},
-    {"color": "#CC79A7", "linestyle": (0, (7, 2)), "marker": "v"},
-    {"color": "#56B4E9", "linestyle": (0, (4, 1, 1, 1, 1, 1)), "marker": "P"},
-    {"color": "#000000", "linestyle": (0, (1, 1)), "marker": "X"},
-)
+__all__ = ["MORE_STYLES", "STYLES", "history", "labels", "new_figure", "save", "sweep"]
+__all__ += ["sweep_plot_options"]
 
 #: Settings that tell runs of one algorithm apart, the ones that explain most first.
 _TELLING = (
@@ -49,18 +43,6 @@ _TELLING = (
     "seed",
     "trial",
 )
-
-
-def new_figure(width: float = 6.4, height: float = 4.0) -> tuple[Figure, Any]:
-    """A figure of its own, outside pyplot's global state, and its axes."""
-    require("matplotlib", "plots", "a figure")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    ax = figure.add_subplot()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(True, alpha=0.25, linewidth=0.6)
-    return figure, ax
 
 
 def history(
@@ -120,28 +102,13 @@ def history(
             linewidth=1.6,
             markersize=4.5,
             markerfacecolor="white",
-            markevery=_marks(result.rounds),
+            markevery=marks(result.rounds),
             **style,
         )
     if optimum is not None:
-        ax.axhline(optimum, color="0.35", linestyle=(0, (4, 3)), linewidth=1, zorder=0)
-        # At the left end, where no run has come down yet.
-        ax.annotate(
-            "optimum",
-            (0, optimum),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 3),
-            textcoords="offset points",
-            color="0.35",
-            fontsize=9,
-        )
+        optimum_line(ax, optimum)
     if x == "rounds":
-        ax.set_xscale("symlog", base=2, linthresh=1, linscale=0.6)
-        last = max(r.rounds for r in results)
-        ax.set_xlim(-0.06, max(last, 1) * 1.1)  # markers at 0 stay whole
-        ticks = [0] + [2**k for k in range(int(np.log2(max(last, 1))) + 1)]
-        ax.set_xticks(ticks, [str(t) for t in ticks])
-        ax.minorticks_off()
+        rounds_axis(ax, max(r.rounds for r in results))
         ax.set_xlabel("communication rounds (logarithmic from 1 on)")
     else:
         ax.set_xlabel("time (s)")
@@ -178,21 +145,3 @@ def labels(results: Sequence[Result]) -> list[str]:
 
 def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure, its format by the suffix; the file appears complete or not at all."""
-    path = Path(path)
-    kind = path.suffix.lstrip(".").lower()
-    check_choice("the suffix of the figure", kind, ("png", "svg", "pdf"))
-    matplotlib = require("matplotlib", "plots", "a figure")
-    # No date in the file and no random ids: the same figure is the same bytes.
-    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "fedepm"}):
-        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        figure.savefig(temporary, format=kind, dpi=200, metadata=dated.get(kind))
-
-
-def _marks(rounds: int) -> list[int]:
-    """Rounds to mark: the first ones, then about evenly on the logarithmic axis."""
-    marks = np.unique(np.round(np.geomspace(1, max(rounds, 1), 12)).astype(int))
-    return sorted({0, rounds, *(int(k) for k in marks if k <= rounds)})

@@ -8,19 +8,20 @@ in any order, by any number of threads, or alone, with the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
-from ._validation import check_array, check_int
+from ._validation import check_array, check_choice, check_int
 
 Words = NDArray[np.uint64]
 Array = NDArray[np.float64]
 
 # Purposes: the last word of the counter.
-SELECT, COVER, INITIAL_NOISE, NOISE = 1, 2, 3, 4
+SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT, SHUFFLE = 1, 2, 3, 4, 5, 6
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
@@ -74,9 +75,33 @@ def laplace_quantile(u: Array) -> Array:
     return np.copysign(-np.log(2 * np.minimum(u, 1 - u)), u - 0.5)
 
 
+#: From uniform numbers to those of a law of mean 0 and scale 1.
+QUANTILES: dict[str, Callable[[Array], Array]] = {"laplace": laplace_quantile, "gaussian": ndtri}
+
+
 def bounded(word: int, bound: int) -> int:
     """An integer in ``[0, bound)`` from a 64-bit word, the bias at most ``bound / 2**64``."""
     return (word * bound) >> 64
+
+
+def split_seed(seed: int, trial: int) -> int:
+    """The seed of the split of a trial whose data are dealt anew, as a sweep's are.
+
+    The first word of Philox4x64-10 with the key (seed, trial) and the counter
+    (0, 0, 0, ``SPLIT``): trials have unrelated splits, and runs of different algorithms with
+    the same (seed, trial) have the same one.
+
+    Parameters
+    ----------
+    seed, trial : int
+        In ``[0, 2**64)``.
+
+    Returns
+    -------
+    int
+        In ``[0, 2**64)``.
+    """
+    return int(CounterRandomness(seed, trial).words(SPLIT, 0, 0, 1)[0])
 
 
 class Randomness(Protocol):
@@ -89,7 +114,13 @@ class Randomness(Protocol):
         """`count` 64-bit words for a purpose, a round and a client."""
 
     def unit_noise(
-        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+        self,
+        tau: int,
+        clients: NDArray[np.intp],
+        n: int,
+        *,
+        standardize: bool = False,
+        law: str = "laplace",
     ) -> Array:
         """Unit noise of the `clients` in round `tau` (-1: the first upload), shape (len, n)."""
 
@@ -127,11 +158,18 @@ class CounterRandomness:
         return self._blocks(purpose, tau, np.array([client], dtype=np.intp), count)[0]
 
     def unit_noise(
-        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+        self,
+        tau: int,
+        clients: NDArray[np.intp],
+        n: int,
+        *,
+        standardize: bool = False,
+        law: str = "laplace",
     ) -> Array:
-        """Standard Laplace numbers, standardised per client if asked for."""
+        """Standard Laplace numbers, standardised per client if asked for, or normal ones."""
         purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
-        noise = laplace_quantile(uniform(self._blocks(purpose, tau, clients, n)))
+        quantile = QUANTILES[check_choice("law", law, QUANTILES)]
+        noise = quantile(uniform(self._blocks(purpose, tau, clients, n)))
         if standardize:
             noise -= noise.mean(axis=1, keepdims=True)
             noise /= noise.std(axis=1, ddof=1, keepdims=True)
@@ -180,21 +218,28 @@ class GivenRandomness:
             )
 
     def select(self, tau: int, m: int, m0: int) -> NDArray[np.intp]:
-        self._check_round("selected", tau, len(self.selected))
+        self.check_round("selected", tau, len(self.selected))
         return self.selected[tau]
 
     def words(self, purpose: int, tau: int, client: int, count: int) -> Words:
         raise ValueError("given randomness has selections and unit noise only, no raw words")
 
     def unit_noise(
-        self, tau: int, clients: NDArray[np.intp], n: int, *, standardize: bool
+        self,
+        tau: int,
+        clients: NDArray[np.intp],
+        n: int,
+        *,
+        standardize: bool = False,
+        law: str = "laplace",
     ) -> Array:
         if tau < 0:
             return self.unit_noise_init[clients]
-        self._check_round("unit_noise", tau, len(self.per_round))
+        self.check_round("unit_noise", tau, len(self.per_round))
         return self.per_round[tau][clients]
 
     @staticmethod
-    def _check_round(name: str, tau: int, rounds: int) -> None:
+    def check_round(name: str, tau: int, rounds: int) -> None:
+        """Raise ValueError where round `tau` is beyond the rounds given."""
         if tau >= rounds:
             raise ValueError(f"{name} covers {rounds} rounds, but round {tau} was reached")

@@ -24,7 +24,7 @@ from .randomness import Randomness
 from .stopping import CALLBACK, DIVERGED, MAX_ITERATIONS, MAX_ROUNDS, RISE, StoppingRule
 
 if TYPE_CHECKING:
-    from .algorithms import Algorithm, FedEPM, SFedAvg, SFedProx
+    from .algorithms import Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedProx
 
 Array = NDArray[np.float64]
 
@@ -152,11 +152,13 @@ def fedepm_iterates(
     """
     k0 = algorithm.local_steps
     lam, eta = algorithm.weights
+    start = W - x
     for k in range(tau * k0, (tau + 1) * k0):
-        gap = W - x
+        # With a mechanism mu must be public: it keeps to the gap at the start of the round.
+        gap = start if algorithm.mechanism is not None else W - x
         mu = penalty_parameter(gap, k, algorithm.mu0, algorithm.c, algorithm.alpha)
         nu = (step * mu)[:, None]
-        W = x + soft_threshold(nu * gap - G, lam) / (eta + nu)
+        W = x + soft_threshold(nu * (W - x) - G, lam) / (eta + nu)
         yield W, mu
 
 
@@ -232,6 +234,11 @@ class Outcome:
     messages: list[str] = field(default_factory=list)
 
 
+def has_diverged(growth: float, reasons: tuple[str, ...]) -> bool:
+    """Whether f, `growth` times that of the start, is beyond recovery."""
+    return growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR)
+
+
 def signal_to_noise(signal: Array, noise: Array) -> Array:
     """``log10(|w_i| / |noise_i|)`` of each client's last upload; inf without noise.
 
@@ -249,6 +256,30 @@ def signal_to_noise(signal: Array, noise: Array) -> Array:
     return ratio
 
 
+def privacy_plan(
+    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+) -> PrivacyPlan | None:
+    """The plan of a run of so many rounds; None unless the algorithm has a mechanism.
+
+    Selections depend on no data, so how often each client will take part is known before.
+    """
+    if algorithm.mechanism is None:
+        return None
+    return algorithm.plan(problem, participations(algorithm, problem, randomness, rounds))
+
+
+def participations(
+    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+) -> NDArray[np.int64]:
+    """How often each client uploads in the first `rounds` rounds, shape (m,)."""
+    m = problem.n_clients
+    m0 = clients_per_round(algorithm.participation, m)
+    counts = np.zeros(m, dtype=np.int64)
+    for tau in range(rounds):
+        counts[select(randomness, tau, m, m0, algorithm.coverage_rounds)] += 1
+    return counts
+
+
 def simulate(
     algorithm: Algorithm,
     problem: Problem,
@@ -259,11 +290,13 @@ def simulate(
     max_iterations: int | None = None,
     callback: Callback | None = None,
     start: Array | None = None,
+    every_accuracy: bool = True,
 ) -> Outcome:
     """Run an algorithm, client by client, with NumPy.
 
     `algorithm` is resolved for the problem (see `Algorithm.resolve`); arguments are checked by
-    `fedepm_fast.run`, which is what most callers want.
+    `fedepm_fast.run`, which is what most callers want. Without `every_accuracy` the accuracy
+    is that of the last round only, and NaN before.
     """
     began = perf_counter()
     m, n, k0 = problem.n_clients, problem.n_parameters, algorithm.local_steps
@@ -272,6 +305,7 @@ def simulate(
         check_coverage(algorithm.coverage_rounds, m, m0)
     noise_model = algorithm.noise_model
     everyone = np.arange(m, dtype=np.intp)
+    plan = privacy_plan(algorithm, problem, randomness, max_rounds)
 
     W = np.zeros((m, n)) if start is None else np.broadcast_to(start, (m, n)).copy()
     Z = W + noise_model.unit(randomness, -1, everyone, n) / algorithm.mu0
@@ -315,8 +349,7 @@ def simulate(
         history["snr"].append(float(took_part.min()) if len(took_part) else None)
 
         reasons = stopping.fired(n, m, objective, grad_mean_sq)
-        growth = f / (scale_of_f or abs(objective[0]) or 1.0)
-        if growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR):
+        if has_diverged(f / (scale_of_f or abs(objective[0]) or 1.0), reasons):
             reasons = (DIVERGED,)
         if callback is not None and callback(
             RoundInfo(tau, x, m, **{k: v for k, v in history.items() if k != "x"})
@@ -330,9 +363,14 @@ def simulate(
             break
 
         local_began = perf_counter()
-        w, mu = algorithm.local_round(problem, S, x, W[S], G[S], tau)
-        unit = noise_model.unit(randomness, tau, S, n)
-        noise = noise_model.scale(G[S], algorithm.epsilon, mu)[:, None] * unit
+        begin = algorithm.round_start(W[S], Z[S], x)
+        w, mu = algorithm.local_round(problem, S, x, begin, G[S], tau)
+        if plan is None or algorithm.mechanism is None:
+            unit = noise_model.unit(randomness, tau, S, n)
+        else:
+            unit = randomness.unit_noise(tau, S, n, law=algorithm.mechanism.name)
+        scale = algorithm.noise_scale(problem, S, begin - x, G[S], mu, tau, plan)
+        noise = scale[:, None] * unit
         history["local_time"][-1] = local_time + perf_counter() - local_began
         if not (np.isfinite(w).all() and np.isfinite(noise).all()):
             reasons = (DIVERGED,)
@@ -341,6 +379,8 @@ def simulate(
         noise_norm[S] = np.linalg.norm(noise, axis=1)
         tau += 1
 
+    if not every_accuracy and history["accuracy"] and history["accuracy"][0] is not None:
+        history["accuracy"][:-1] = [math.nan] * (len(history["accuracy"]) - 1)
     return Outcome(
         x=x,
         W=W,

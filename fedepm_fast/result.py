@@ -118,6 +118,21 @@ class Result:
         return float(took_part.min()) if len(took_part) else math.nan
 
     @property
+    def guarantee(self) -> str:
+        """The privacy guarantee of the run, in words."""
+        return str(self.settings.get("privacy", {}).get("guarantee", NO_GUARANTEE))
+
+    @property
+    def _noise(self) -> str:
+        a = self.algorithm
+        mechanism = a.get("mechanism")
+        if mechanism is None:
+            return f"{a['noise']}, epsilon {a['epsilon']:g}"
+        text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
+        public = "; scaling taken as public" if mechanism["public_scaling"] else ""
+        return f"{text}{public}; objective and accuracy are not private"
+
+    @property
     def diverged(self) -> bool:
         """Whether the run was stopped because it diverged."""
         return DIVERGED in self.reasons
@@ -148,6 +163,7 @@ class Result:
             "reasons": list(self.reasons),
             "message": self.message,
             "diverged": self.diverged,
+            "guarantee": self.guarantee,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,8 +204,8 @@ class Result:
             ("local time per round", f"{1e3 * self.local_time:.3g} ms"),
             ("accuracy", "-" if self.accuracy is None else f"{self.accuracy:.4f}"),
             ("SNR (log10)", "-" if not math.isfinite(self.snr) else f"{self.snr:.3f}"),
-            ("noise", f"{a['noise']}, epsilon {a['epsilon']:g}"),
-            ("privacy guarantee", NO_GUARANTEE),
+            ("noise", self._noise),
+            ("privacy guarantee", self.guarantee),
             ("stopped", self.message),
         ]
         width = max(len(label) for label, _ in rows)

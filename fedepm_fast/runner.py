@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import warnings
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import reference
 from ._validation import check_array, check_choice, check_int
 from .algorithms import PRESETS, Algorithm
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
 from .participation import check_coverage, clients_per_round
+from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
-from .reference import Callback, simulate
+from .reference import Callback, Outcome
 from .result import DivergenceWarning, Result
 from .stopping import DIVERGED, NoRule, StoppingRule, as_rule
 
-ENGINES = ("reference",)
+ENGINES = ("compiled", "reference")
 
 
 def make_problem(
@@ -53,7 +58,8 @@ def run(
     callback: Callback | None = None,
     start: ArrayLike | None = None,
     randomness: GivenRandomness | None = None,
-    engine: str = "reference",
+    every_accuracy: bool = True,
+    engine: str | None = None,
 ) -> Result:
     """Run an algorithm on federated data.
 
@@ -79,8 +85,13 @@ def run(
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
         Selections and unit noise from outside, to replay a recorded run; `seed` is not used.
-    engine : {"reference"}
-        What computes the run.
+    every_accuracy : bool
+        Whether the history holds the accuracy of every round, or of the last one only, which
+        saves a good part of the time, and NaN before.
+    engine : {"compiled", "reference"}, optional
+        What computes the run: the compiled kernels, or NumPy, equation by equation. They draw
+        the same random numbers and agree to rounding. By default "compiled", or "reference" for
+        an algorithm or objective of your own that has no kernels.
 
     Returns
     -------
@@ -108,7 +119,11 @@ def run(
     resolved = algorithm.resolve(problem)
     if resolved.coverage_rounds is not None:
         check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
-    check_choice("engine", engine, ENGINES)
+    measured = problem
+    if resolved.mechanism is not None:
+        private.check_run(resolved, problem, stopping, rounds)
+        problem = private.private_problem(resolved.mechanism, problem)
+    simulate, engine = _engine(engine, resolved, problem)
     if rounds is not None:
         if stopping is not None:
             raise ValueError("rounds and stopping exclude each other: give one of them")
@@ -141,19 +156,27 @@ def run(
             max_iterations=max_iterations,
             callback=callback,
             start=start,
+            every_accuracy=every_accuracy,
         )
-    if not outcome.history["objective"]:
+    if len(outcome.history["objective"]) == 0:
         raise ValueError("start must have a finite objective, it overflows at the first point")
-    history = {
-        name: np.array(values, dtype=np.float64)
-        for name, values in outcome.history.items()
-        if name != "accuracy" or values[0] is not None
-    }
     settings: dict[str, Any] = {
         "stopping": rule.name,
         "max_rounds": max_rounds,
         "max_iterations": max_iterations,
     }
+    if resolved.mechanism is not None:
+        private.measure(measured, outcome.history)
+        settings["privacy"], spent = private.report(
+            resolved, problem, source, max_rounds, len(outcome.history["x"]) - 1, outcome.reasons
+        )
+    history = {
+        name: np.array(values, dtype=np.float64)
+        for name, values in outcome.history.items()
+        if name != "accuracy" or values[0] is not None
+    }
+    if resolved.mechanism is not None:
+        history["epsilon"] = spent
     if DIVERGED in outcome.reasons:
         settings["advice"] = resolved.advice(problem)
     result = Result(
@@ -172,19 +195,41 @@ def run(
         snr_clients=outcome.snr_clients,
         total_time=outcome.total_time,
         settings=settings,
-        versions=_versions(),
+        versions=dict(_versions()),
     )
     if result.diverged:
         warnings.warn(result.message, DivergenceWarning, stacklevel=2)
     return result
 
 
-def _versions() -> dict[str, str]:
+def _engine(
+    name: str | None, algorithm: Algorithm, problem: Problem
+) -> tuple[Callable[..., Outcome], str]:
+    """The engine's `simulate`, and its name."""
+    if name is not None:
+        check_choice("engine", name, ENGINES)
+    if name == "reference":
+        return reference.simulate, name
+    from . import engine  # loads Numba
+
+    if engine.supports(algorithm, problem):
+        return engine.simulate, "compiled"
+    if name is None:
+        return reference.simulate, "reference"
+    raise ValueError(
+        f"engine 'compiled' has no kernels for {type(algorithm).__name__} with the objective "
+        f"{problem.objective.name!r}; engine='reference' runs it"
+    )
+
+
+@functools.cache
+def _versions() -> Mapping[str, str]:
     from . import __version__
 
     return {
         "fedepm_fast": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "numba": version("numba"),
         "machine": platform.machine(),
     }

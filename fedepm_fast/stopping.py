@@ -39,6 +39,8 @@ class StoppingRule:
     """
 
     name: ClassVar[str]
+    #: What it can report, in the order in which it does.
+    conditions: ClassVar[tuple[str, ...]] = ()
 
     def fired(
         self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
@@ -58,6 +60,7 @@ class ReleasedRule(StoppingRule):
 
     tolerance: float = 1e-9
     name: ClassVar[str] = "released"
+    conditions: ClassVar[tuple[str, ...]] = (VARIANCE, RISE, GRADIENT)
 
     def __post_init__(self) -> None:
         check_real("tolerance", self.tolerance, low=0.0)
@@ -86,6 +89,7 @@ class TextRule(StoppingRule):
     gradient_tolerance: float = 1e-6
     variance_tolerance: float = 1e-8
     name: ClassVar[str] = "text"
+    conditions: ClassVar[tuple[str, ...]] = (GRADIENT, VARIANCE)
 
     def __post_init__(self) -> None:
         check_real("gradient_tolerance", self.gradient_tolerance, low=0.0)

@@ -10,6 +10,8 @@
 ``kernels.noise``       uniform, Laplace, standardised and Gaussian noise
 ``kernels.sampling``    sampling without replacement
 ``kernels.vecmath``     vector exp, log and log1p
+``kernels.accuracy``    rows on the wrong side of linear classifiers
+``kernels.engine``      whole runs in one call
 ======================  ==========================================================================
 
 Modules are imported on first use and functions compiled on first call, once: the machine code is
@@ -31,6 +33,8 @@ if __name__ != "fedepm_fast.kernels":
     raise ImportError(f"the kernels are imported as 'fedepm_fast.kernels', not as {__name__!r}")
 
 _MODULES = (
+    "accuracy",
+    "engine",
     "ens",
     "ens_blocks",
     "local_steps",

@@ -19,6 +19,8 @@ from ._simd import (
     horizontal_sum,
     lanes,
     load,
+    load_as,
+    load_partial,
     load_transposed,
     splat,
     store,
@@ -27,8 +29,8 @@ from ._simd import (
 
 #: Blocks a chunk; the partial sums of chunks are added in order.
 CHUNK = 1024
-#: Blocks a group.
-GROUP = 16
+#: Blocks a group, and the most in the last one of a client: every group waits for its ends.
+GROUP, LONGEST = 16, 24
 #: Factors, each at most 2, that a running product takes before its logarithm.
 _SETTLED = 64
 
@@ -36,7 +38,7 @@ _SETTLED = 64
 def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
-    ``rows = (blocks, targets, starts, sizes, constants)``, see `PackedRows`.
+    ``rows = (blocks, targets, starts, sizes, scale, constants)``, see `PackedRows`.
     """
     step, settle, folds, count_outputs = loss.step, loss.settle, loss.folds, loss.outputs
     no_margin, no_target = loss.no_margin, loss.no_target
@@ -53,33 +55,30 @@ def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
 
     @device
     def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
-        blocks, targets, starts, sizes, constants = rows
-        width, n, outputs = lanes(blocks), blocks.shape[1], count_outputs(constants)
+        blocks, targets, starts, sizes, scale, constants = rows
+        width, n, outputs = lanes(work), scale.size, count_outputs(constants)
         end = starts[i + 1]
         block = starts[i] + c * CHUNK
         stop = min(block + CHUNK, end)
         # Rows beyond the client's last are zero; their margins are set to what adds nothing.
         held = sizes[i] - (end - starts[i] - 1) * width
-        stride = GROUP * width  # of the margins of one class, then its residuals
-        sums = outputs * stride  # they come first in `work`, then vectors of sums
-        padded = (w.size + width - 1) // width * width
-        zero, parameter = splat(blocks, 0.0), splat(blocks, constants[0])
+        stride = LONGEST * width  # of the margins of one class, and then its residuals
+        sums = outputs * stride  # they come first in `work`, then a vector of sums for each of w
+        zero, parameter = splat(work, 0.0), splat(work, constants[0])
         if want:
-            for j in range(padded):
+            for j in range(w.size):
                 store(work, sums + j * width, zero)
         total, product, factors = zero, zero, 0
         while block < stop:
-            group = min(GROUP, stop - block)
+            group = stop - block if stop - block < LONGEST else GROUP
             if single:
-                _margins(blocks, block, group, w, 0, work, 0)
+                _margins(blocks, block, group, w, 0, scale, work, 0)
             else:
                 for k in range(outputs):
-                    _margins(blocks, block, group, w, k * n, work, k * stride)
+                    _margins(blocks, block, group, w, k * n, scale, work, k * stride)
             if block + group == end:
-                hide(
-                    work, (group - 1) * width, stride, outputs, first_lanes(blocks, held), no_margin
-                )
-            part, target = zero, splat(blocks, no_target)
+                hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
+            part, target = zero, splat(work, no_target)
             for k in range(0, group * width, width):
                 if not folds:
                     target = load(targets, block * width + k)
@@ -90,40 +89,41 @@ def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
                 total, product, factors = settle(total, product), zero, 0
             if want:
                 if single:
-                    _accumulate(blocks, block, group, work, 0, sums)
+                    _accumulate(blocks, block, group, n, work, 0, sums)
                 else:
                     for k in range(outputs):
-                        _accumulate(blocks, block, group, work, k * stride, sums + k * n * width)
+                        _accumulate(blocks, block, group, n, work, k * stride, sums + k * n * width)
             block += group
         if want:
-            for j in range(0, w.size, width):
-                columns = load_transposed(work, sums + j * width, width)
-                store_partial(gradient, j, _tree_sum(columns, width), w.size - j)
+            for k in range(outputs):
+                _add_lanes(work, sums + k * n * width, scale, gradient, k * n)
         return horizontal_sum(total)
 
     return size, count, chunk
 
 
 @device
-def _margins(blocks: Any, block: Any, group: Any, w: Any, first: Any, work: Any, at: Any) -> None:
+def _margins(
+    blocks: Any, block: Any, group: Any, w: Any, first: Any, scale: Any, work: Any, at: Any
+) -> None:
     """Dot products of the rows of `group` blocks with w from `first` on, to `work` at `at`."""
-    width, n = lanes(blocks), blocks.shape[1]
+    n, width = scale.size, lanes(work)
     size = n * width
-    zero = splat(blocks, 0.0)
+    zero = splat(work, 0.0)
     b = 0
     while b + 8 <= group:
         s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
         k = (block + b) * size
         for j in range(n):
-            x = splat(blocks, w[first + j])
-            s0 = fma(load(blocks, k), x, s0)
-            s1 = fma(load(blocks, k + size), x, s1)
-            s2 = fma(load(blocks, k + 2 * size), x, s2)
-            s3 = fma(load(blocks, k + 3 * size), x, s3)
-            s4 = fma(load(blocks, k + 4 * size), x, s4)
-            s5 = fma(load(blocks, k + 5 * size), x, s5)
-            s6 = fma(load(blocks, k + 6 * size), x, s6)
-            s7 = fma(load(blocks, k + 7 * size), x, s7)
+            x = splat(work, w[first + j] * scale[j])
+            s0 = fma(load_as(blocks, k, work), x, s0)
+            s1 = fma(load_as(blocks, k + size, work), x, s1)
+            s2 = fma(load_as(blocks, k + 2 * size, work), x, s2)
+            s3 = fma(load_as(blocks, k + 3 * size, work), x, s3)
+            s4 = fma(load_as(blocks, k + 4 * size, work), x, s4)
+            s5 = fma(load_as(blocks, k + 5 * size, work), x, s5)
+            s6 = fma(load_as(blocks, k + 6 * size, work), x, s6)
+            s7 = fma(load_as(blocks, k + 7 * size, work), x, s7)
             k += width
         k = at + b * width
         store(work, k, s0)
@@ -139,17 +139,17 @@ def _margins(blocks: Any, block: Any, group: Any, w: Any, first: Any, work: Any,
         s0 = zero
         k = (block + b) * size
         for j in range(n):
-            s0 = fma(load(blocks, k), splat(blocks, w[first + j]), s0)
+            s0 = fma(load_as(blocks, k, work), splat(work, w[first + j] * scale[j]), s0)
             k += width
         store(work, at + b * width, s0)
         b += 1
 
 
 @device
-def _accumulate(blocks: Any, block: Any, group: Any, work: Any, at: Any, sums: Any) -> None:
+def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any, at: Any, sums: Any) -> None:
     """Add the rows of `group` blocks, times the residuals in `work` at `at`, to those at `sums`."""
-    width = lanes(blocks)
-    size = blocks.shape[1] * width
+    width = lanes(work)
+    size = n * width
     b = 0
     while b + 8 <= group:
         k = at + b * width
@@ -159,14 +159,14 @@ def _accumulate(blocks: Any, block: Any, group: Any, work: Any, at: Any, sums: A
         r6, r7 = load(work, k + 6 * width), load(work, k + 7 * width)
         k = (block + b) * size
         for j in range(sums, sums + size, width):
-            even = load(blocks, k) * r0
-            odd = load(blocks, k + size) * r1
-            even = fma(load(blocks, k + 2 * size), r2, even)
-            odd = fma(load(blocks, k + 3 * size), r3, odd)
-            even = fma(load(blocks, k + 4 * size), r4, even)
-            odd = fma(load(blocks, k + 5 * size), r5, odd)
-            even = fma(load(blocks, k + 6 * size), r6, even)
-            odd = fma(load(blocks, k + 7 * size), r7, odd)
+            even = load_as(blocks, k, work) * r0
+            odd = load_as(blocks, k + size, work) * r1
+            even = fma(load_as(blocks, k + 2 * size, work), r2, even)
+            odd = fma(load_as(blocks, k + 3 * size, work), r3, odd)
+            even = fma(load_as(blocks, k + 4 * size, work), r4, even)
+            odd = fma(load_as(blocks, k + 5 * size, work), r5, odd)
+            even = fma(load_as(blocks, k + 6 * size, work), r6, even)
+            odd = fma(load_as(blocks, k + 7 * size, work), r7, odd)
             store(work, j, load(work, j) + (even + odd))
             k += width
         b += 8
@@ -174,9 +174,19 @@ def _accumulate(blocks: Any, block: Any, group: Any, work: Any, at: Any, sums: A
         r0 = load(work, at + b * width)
         k = (block + b) * size
         for j in range(sums, sums + size, width):
-            store(work, j, fma(load(blocks, k), r0, load(work, j)))
+            store(work, j, fma(load_as(blocks, k, work), r0, load(work, j)))
             k += width
         b += 1
+
+
+@device
+def _add_lanes(work: Any, sums: Any, scale: Any, gradient: Any, start: Any) -> None:
+    """The sums at `sums` over their lanes, times the scale, to the gradient from `start` on."""
+    n, width = scale.size, lanes(work)
+    for j in range(0, n, width):
+        columns = load_transposed(work, sums + j * width, width)
+        total = load_partial(scale, j, n - j, 0.0) * _tree_sum(columns, width)
+        store_partial(gradient, start + j, total, n - j)
 
 
 @device

@@ -19,11 +19,65 @@ from ._boundary import (
     integer,
     real,
 )
+from ._packing import fill_blocks, fill_narrow_blocks
 from ._pointwise import POINTWISE
 
 _VECTOR_BYTES = 64
 #: Coordinates up to which dense rows are packed in blocks.
 _BLOCKS_UP_TO = 128
+#: Rows that are looked at before a whole table is tried in float32.
+_SAMPLE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowTable:
+    """Rows in float64 whose entries are float32 numbers, times a factor for each column.
+
+    So are counts, codes and indicators, scaled or not; `narrow_table` makes one. Kernels read
+    half as much and compute in float64 all the same.
+    """
+
+    values: NDArray[np.float32]
+    """The float32 numbers, shape (d, n rounded up to a multiple of 8), zeros beyond n."""
+    scale: NDArray[np.float64]
+    """The factors, shape (n,)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(d, n)``."""
+        return len(self.values), len(self.scale)
+
+
+def narrow_table(features: ArrayLike, scale: ArrayLike | None = None) -> NarrowTable | None:
+    """The table with rows ``features * scale``, if `features` are float32 numbers exactly.
+
+    Parameters
+    ----------
+    features : array_like, shape (d, n)
+        Finite.
+    scale : array_like of shape (n,), optional
+        1 by default.
+
+    Returns
+    -------
+    NarrowTable or None
+        None if some entry is no float32 number.
+    """
+    table = as_floats("features", features, ndim=2)
+    check_finite("features", table)
+    d, n = table.shape
+    factors = np.ones(n) if scale is None else as_floats("scale", scale, ndim=1)
+    check_shape("scale", factors, (n,))
+    check_finite("scale", factors)
+    few = table[:_SAMPLE]
+    with np.errstate(over="ignore"):
+        if not (few.astype(np.float32) == few).all():
+            return None
+        values = np.zeros((d, _whole(n, np.dtype(np.float64))), np.float32)
+        values[:, :n] = table
+    if not (values[:, :n] == table).all():
+        return None
+    return NarrowTable(_read_only(values), _read_only(factors.astype(np.float64, copy=False)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +154,22 @@ class PackedRows(ClientRows):
     """
 
     blocks: NDArray[Any]
-    """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes."""
+    """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes.
+
+    float64 rows whose entries are float32 numbers are held as such, in half the memory.
+    """
     starts: NDArray[np.int64]
     """First block of each client, and the number of blocks, shape (m + 1,)."""
+    scale: NDArray[Any]
+    """What the columns of the blocks are multiplied by, shape (n,)."""
 
     # `targets` has zeros where rows are, and is empty if labels are folded into the rows.
     layout = "blocks"
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        return self.blocks, self.targets, self.starts, self.client_sizes, self.constants
+        extent = self.starts, self.client_sizes
+        return self.blocks, self.targets, *extent, self.scale, self.constants
 
     @property
     def entries(self) -> NDArray[np.int64]:
@@ -121,8 +181,9 @@ class PackedRows(ClientRows):
 
     @property
     def work_size(self) -> int:
-        width, padded = self.blocks.shape[2], _whole(self.n_parameters, self.dtype)
-        return padded + (padded + self.n_outputs * _losses_blocks.GROUP) * width
+        width, spare = self.blocks.shape[2], _whole(self.n_parameters, self.dtype)
+        sums = self.n_parameters + width
+        return spare + (sums + self.n_outputs * _losses_blocks.LONGEST) * width
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +220,7 @@ class SparseRows(ClientRows):
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         indices, indptr = self.indices.view(np.uint32), self.indptr.view(np.uint64)
-        entries = self.data, indices, indptr
-        return *entries, self.targets, self.offsets, self.constants
+        return self.data, indices, indptr, self.targets, self.offsets, self.constants
 
     @property
     def entries(self) -> NDArray[np.int64]:
@@ -177,12 +237,14 @@ def pack(
     classes: int | None = None,
     weights: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
+    rows: ArrayLike | None = None,
+    checked: bool = False,
 ) -> ClientRows:
     """Arrange rows for the kernels of this module, once for any number of evaluations.
 
     Parameters
     ----------
-    features : array_like or CSR matrix, shape (d, n)
+    features : array_like, CSR matrix or NarrowTable, shape (d, n)
         The rows, client after client. Anything with ``data``, ``indices``, ``indptr`` and
         ``shape`` counts as compressed sparse rows.
     labels : array_like of shape (d,)
@@ -204,6 +266,12 @@ def pack(
         least 0; 1 by default. Those of the multinomial loss are the same for every class.
     dtype : dtype, optional
         float32 or float64; by default that of `features`, float64 for integers.
+    rows : array_like of int, shape (d,), optional
+        Which row of dense `features` each label belongs to, client after client, so that a
+        table is split without a copy of it; by default all rows, in order.
+    checked : bool
+        Whether entries and labels are known to be finite and fit for the loss; they are not
+        tested then.
 
     Returns
     -------
@@ -222,11 +290,19 @@ def pack(
     if dtype is not None and np.dtype(dtype) not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {np.dtype(dtype)}")
     sparse = all(hasattr(features, name) for name in ("data", "indices", "indptr", "shape"))
-    if not sparse:
+    table: Any = features
+    kind: np.dtype[Any] = np.dtype(np.float64)
+    shape: tuple[int, ...]
+    if isinstance(features, NarrowTable):
+        shape = features.shape
+        if dtype is not None and np.dtype(dtype) != kind:
+            raise TypeError(f"dtype must be float64 for a NarrowTable, got {np.dtype(dtype)}")
+    elif not sparse:
         table = as_floats("features", features, ndim=2)
         kind = np.dtype(dtype or table.dtype)
         table = table.astype(kind, copy=False)
-        check_finite("features", table)
+        if not checked:
+            check_finite("features", table)
         shape = table.shape
     else:
         data = as_floats("features", features.data, ndim=1)
@@ -234,11 +310,13 @@ def pack(
         shape = tuple(map(int, features.shape))
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"features must have at least one row and one column, got shape {shape}")
-    sizes = _check_sizes(client_sizes, shape[0])
-    b = _check_labels(labels, shape[0], loss)
+    order = _check_rows(rows, shape[0], sparse)
+    d = shape[0] if rows is None else order.size
+    sizes = _check_sizes(client_sizes, d)
+    b = _check_labels(labels, d, loss, checked)
     parameter = _check_parameter(loss, b, delta=delta, classes=classes)
     outputs = int(parameter) if POINTWISE[loss].labels == "classes" else 1
-    target = (1 - 2 * b if POINTWISE[loss].folds else b).astype(kind)
+    target = (1 - 2 * b if POINTWISE[loss].folds else b).astype(kind, copy=False)
     constants = np.append(parameter, np.tile(_check_weights(weights, shape[1]), outputs))
     sizes, target, constants = map(_read_only, (sizes, target, constants.astype(kind)))
     common = loss, sizes, shape[1], target, constants
@@ -248,37 +326,39 @@ def pack(
         check_finite("features", data)
         return SparseRows(*common, *map(_read_only, (data, indices, indptr)))
     if shape[1] > _BLOCKS_UP_TO:
+        if isinstance(table, NarrowTable):
+            table = table.values[:, : shape[1]] * table.scale
+        if order.size:
+            table = table[order]
         return DenseRows(*common, _read_only(table))
-    targets, blocks, starts = map(_read_only, _blocks(table, target, sizes, POINTWISE[loss].folds))
-    return PackedRows(*common[:3], targets, constants, blocks, starts)
+    if isinstance(table, np.ndarray) and kind == np.float64:
+        table = narrow_table(table) or table
+    targets, *held = _blocks(table, target, sizes, order, POINTWISE[loss].folds)
+    return PackedRows(*common[:3], targets, constants, *held)
 
 
 def _blocks(
-    table: NDArray[Any], target: NDArray[Any], sizes: NDArray[np.int64], folds: bool
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-    """Targets, blocks and starts as `PackedRows` holds them."""
-    n, width = table.shape[1], _VECTOR_BYTES // table.itemsize
+    table: NDArray[Any] | NarrowTable,
+    target: NDArray[Any],
+    sizes: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    folds: bool,
+) -> list[NDArray[Any]]:
+    """Targets, blocks, starts and scale of `PackedRows`."""
+    dtype = target.dtype
+    width = _VECTOR_BYTES // dtype.itemsize
     starts = _offsets(-(-sizes // width))
-    blocks = aligned((int(starts[-1]), n, width), table.dtype)
-    targets = np.zeros(0 if folds else len(blocks) * width, table.dtype)
-    first = 0
-    for start, size in zip(starts[:-1], sizes, strict=True):
-        rows = slice(first, first + size)
-        whole, rest = start + size // width, size % width
-        cut = first + size - rest
-        client = table[first:cut].reshape(-1, width, n).transpose(0, 2, 1)
-        if folds:
-            signs = target[first:cut].reshape(-1, 1, width)
-            np.multiply(client, signs, out=blocks[start:whole])
-        else:
-            blocks[start:whole] = client
-            targets[start * width : start * width + size] = target[rows]
-        if rest:
-            last = table[cut : first + size].T
-            blocks[whole, :, :rest] = last * target[cut : first + size] if folds else last
-            blocks[whole, :, rest:] = 0
-        first += size
-    return targets, blocks, starts
+    targets = np.zeros(0 if folds else int(starts[-1]) * width, dtype)
+    if isinstance(table, NarrowTable):
+        n, scale, fill, source = len(table.scale), table.scale, fill_narrow_blocks, table.values
+    else:
+        n, fill, source = table.shape[1], fill_blocks, table
+        scale = np.ones(n, dtype)
+    blocks = aligned((int(starts[-1]), n, width), source.dtype)
+    memory = aligned((width, _whole(n, dtype)), dtype)
+    views = [_read_only(array) for array in (source, rows, target, sizes, starts)]
+    fill(*views, folds, blocks, targets, memory)
+    return [_read_only(array) for array in (targets, blocks, starts, scale)]
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -306,6 +386,18 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def _check_rows(rows: ArrayLike | None, d: int, sparse: bool) -> NDArray[np.int64]:
+    """The rows in their order; empty where they are all rows as they stand."""
+    if rows is None:
+        return np.empty(0, np.int64)
+    if sparse:
+        raise ValueError("rows must be None for CSR features: index them before")
+    order = as_integers("rows", rows)
+    if order.size == 0 or order.min() < 0 or order.max() >= d:
+        raise ValueError(f"rows must hold numbers of rows in [0, {d})")
+    return order
+
+
 def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
     sizes = as_integers("client_sizes", client_sizes)
     if sizes.size == 0 or sizes.min() < 1:
@@ -315,12 +407,13 @@ def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
     return sizes
 
 
-def _check_labels(labels: ArrayLike, d: int, loss: str) -> NDArray[Any]:
+def _check_labels(labels: ArrayLike, d: int, loss: str, checked: bool) -> NDArray[Any]:
     b = as_floats("labels", labels, ndim=1)
     check_shape("labels", b, (d,))
-    check_finite("labels", b)
+    if not checked:
+        check_finite("labels", b)
     kind = POINTWISE[loss].labels
-    if kind == "reals":
+    if checked or kind == "reals":
         return b
     if kind == "binary":
         wrong, allowed = (b != 0) & (b != 1), "0 or 1"

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._jit import device
 from ._simd import absolute, fma, load, maximum, minimum, select, splat, store
-from .vecmath import vector_exp, vector_log1p
+from .vecmath import vector_exp_negative, vector_log1p
 
 
 class Pointwise(NamedTuple):
@@ -91,7 +91,7 @@ def _logistic(margin: Any, target: Any, parameter: Any, total: Any, product: Any
     for every margin, `product` is (1 + e_1)(1 + e_2)... - 1. Kept without its 1 it has a small
     relative error even where every e is tiny; it grows by one fused operation.
     """
-    e = vector_exp(-absolute(margin))
+    e = vector_exp_negative(-absolute(margin))
     one_e = e + 1.0
     sigmoid = select(margin < 0.0, e, 1.0) / one_e
     # NaN is the second operand of `maximum`, and stays.
@@ -157,7 +157,7 @@ def _multinomial_step(
     others = own = splat(work, 0.0)
     for k in range(outputs):
         j = at + k * stride
-        e = vector_exp(load(work, j) - largest)
+        e = vector_exp_negative(load(work, j) - largest)
         mine = target == k
         own = select(mine, e, own)
         others += select(mine, 0.0, e)

@@ -92,6 +92,51 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @operation
+def load_as(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """``load_as(array, i, like)``: as many numbers as a vector of the array `like` holds.
+
+    They are converted to it: float64 from float32, which is exact, or either from itself.
+    """
+    given, vector = vector_of(array), vector_of(like)
+    if vector is None or not isinstance(index, types.Integer):
+        return None
+    if given == vector:
+        same = _load(typingctx, array, index, 0)
+        return signature(vector, array, types.intp, like), same[1]
+    if given != VECTORS[types.float32] or vector != VECTORS[types.float64]:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        count = lanes_constant(vector)
+        address = address_of(context, builder, array, args[0], args[1], count)
+        half = ir.VectorType(ir.FloatType(), vector.lanes)
+        numbers = builder.load(builder.bitcast(address, half.as_pointer()), align=4)
+        return builder.fpext(numbers, llvm_vector(vector))
+
+    return signature(vector, array, types.intp, like), codegen
+
+
+@operation
+def store_as(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """``store_as(array, i, v)``: `store`, rounding float64 to the float32 of an array."""
+    given = vector_of(array, writable=True)
+    if given == value:
+        return _store(typingctx, array, index, value, 0)
+    if given != VECTORS[types.float32] or value != VECTORS[types.float64]:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        count = lanes_constant(value)
+        address = address_of(context, builder, array, args[0], args[1], count)
+        half = ir.VectorType(ir.FloatType(), value.lanes)
+        pointer = builder.bitcast(address, half.as_pointer())
+        builder.store(builder.fptrunc(args[2], half), pointer, align=4)
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp, value), codegen
+
+
+@operation
 def load_aligned(typingctx: Any, array: Any, index: Any) -> Any:
     """Like `load` from an address that is a multiple of 64 (else undefined)."""
     return _load(typingctx, array, index, 64)

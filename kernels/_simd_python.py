@@ -110,6 +110,14 @@ load_aligned = load
 store_aligned = store
 
 
+def load_as(array: np.ndarray, index: int, like: np.ndarray) -> Vector:
+    return Vector(_window(array, index, _count(like.dtype)).astype(like.dtype))
+
+
+def store_as(array: np.ndarray, index: int, value: Vector) -> None:
+    _window(array, index, value.data.size)[:] = value.data
+
+
 def load_partial(array: np.ndarray, index: int, count: int, fill: Any) -> Vector:
     count = min(max(count, 0), _count(array.dtype))
     result = np.full(_count(array.dtype), fill, array.dtype)

@@ -13,6 +13,10 @@ solves groups first..last-1 of `group_size(z)` coordinates of z (m, n), C-contig
 least one group; `weights` is None or an array of z's dtype, `total` and `smallest` are their sum
 and minimum (m and 1.0 without), `buffer` comes from `ens_buffer(z, m)`. It returns whether
 every mean was finite, which no NaN or infinity in z escapes.
+
+    ens_serial(z, c, weights, total, smallest, transposed, out, memory)
+
+solves all n coordinates, however few; `memory` is any array of (m + 1) * group_size(z) numbers.
 """
 
 from __future__ import annotations
@@ -57,9 +61,14 @@ LARGEST_C = {4: float(np.finfo(np.float32).max) / 4, 8: float(np.finfo(np.float6
 def ens_buffer(z, m):
     """Working memory of one thread for m clients, aligned to cache lines."""
     width = lanes(z)
-    raw = np.empty((m + 1) * width, z.dtype)
-    start = (-raw.ctypes.data % 64) // raw.itemsize
-    return raw[start : start + m * width]
+    return _aligned(np.empty((m + 1) * width, z.dtype), m * width)
+
+
+@device
+def _aligned(memory, size):
+    """The part of `memory` that begins at a cache line."""
+    start = (-memory.ctypes.data % 64) // memory.itemsize
+    return memory[start : start + size]
 
 
 @kernel
@@ -109,11 +118,12 @@ ens_rows = kernel(_rows.py_func if hasattr(_rows, "py_func") else _rows)
 
 
 @kernel
-def _serial(z, c, weights, total, smallest, transposed, out):
+def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
+    """See the module."""
     n = out.size
     width = lanes(z)
     m = z.size // n
-    buffer = ens_buffer(z, m)
+    buffer = _aligned(memory, m * width)
     if n < width:
         return _narrow(z, c, weights, total, smallest, transposed, out, buffer)
     groups = (n + width - 1) // width
@@ -298,7 +308,8 @@ def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> boo
     if weights is not None:
         total, smallest = float(weights.sum()), float(weights.min())
     if not parallel:
-        return bool(_serial(z, c, weights, total, smallest, axis == 1, out))
+        memory = np.empty((m + 1) * width, z.dtype)
+        return bool(ens_serial(z, c, weights, total, smallest, axis == 1, out, memory))
     with thread_count(count):
         return bool(_parallel(z, c, weights, total, smallest, axis == 1, blocks, out))
 

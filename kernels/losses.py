@@ -22,16 +22,27 @@ from ._boundary import as_floats, as_integers, check_finite, check_shape, intege
 from ._clients import ClientKernels, client_kernels
 from ._jit import threads as in_threads
 from ._jit import warms
-from ._packed import ClientRows, DenseRows, PackedRows, SparseRows, aligned, pack
+from ._packed import (
+    ClientRows,
+    DenseRows,
+    NarrowTable,
+    PackedRows,
+    SparseRows,
+    aligned,
+    narrow_table,
+    pack,
+)
 from ._pointwise import POINTWISE
 
 __all__ = [
     "ClientRows",
     "DenseRows",
+    "NarrowTable",
     "PackedRows",
     "SparseRows",
     "client_kernel",
     "gradients",
+    "narrow_table",
     "pack",
     "values",
     "values_and_gradients",
@@ -249,5 +260,7 @@ def _writable(array: NDArray[Any]) -> NDArray[Any]:
 def _warm() -> None:
     for dtype in (np.float64, np.float32):
         for loss in POINTWISE:
-            rows = pack(np.ones((1, 1), dtype), [0], [1], loss=loss)
-            values_and_gradients(rows, np.ones(1, dtype))
+            # 0.1 is no float32 number, 1.0 is.
+            for entry in (0.1, 1.0) if dtype == np.float64 else (1.0,):
+                rows = pack(np.full((1, 1), entry, dtype), [0], [1], loss=loss)
+                values_and_gradients(rows, np.ones(1, dtype))

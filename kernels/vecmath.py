@@ -72,6 +72,21 @@ def _exp64(x: Any) -> Any:
 
 
 @device
+def _exp_negative64(x: Any) -> Any:
+    # Without the tail of the reduced argument, and with half the steps one after the other.
+    x = maximum(splat(x, -746.0), x)
+    n = round_even(x * _LOG2_E)
+    r = fma(n, splat(x, -_LN2_LOW), fma(n, splat(x, -_LN2_HIGH), x))
+    z = r * r
+    q = fma(splat(x, 2.4999962345352376e-08), r, splat(x, 2.763037864961645e-07))
+    q = fma(q, z, fma(splat(x, 2.755758735136998e-06), r, splat(x, 2.4801492762718987e-05)))
+    q = fma(q, z, fma(splat(x, 0.00019841269504755537), r, splat(x, 0.0013888888943922705)))
+    q = fma(q, z, fma(splat(x, 0.008333333333495629), r, splat(x, 0.04166666666652919)))
+    q = fma(q, z, fma(splat(x, 0.1666666666666641), r, splat(x, 0.5000000000000011)))
+    return scale_by_power(fma(z, q, r) + 1.0, n)
+
+
+@device
 def _exp32(x: Any) -> Any:
     x = maximum(splat(x, -104.0), minimum(splat(x, 89.0), x))
     n = round_even(x * _LOG2_E)
@@ -88,6 +103,12 @@ def _exp32(x: Any) -> Any:
 def vector_exp(x: Any) -> Any:
     """e**x of a vector; see `exp`."""
     return _exp64(x) if lanes(x) == 8 else _exp32(x)
+
+
+@device
+def vector_exp_negative(x: Any) -> Any:
+    """e**x of a vector of numbers up to 0, or NaN: quicker, to 1.1 units of the last place."""
+    return _exp_negative64(x) if lanes(x) == 8 else _exp32(x)
 
 
 # ---------------------------------------------------------------------------------

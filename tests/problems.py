@@ -17,7 +17,7 @@ def small_data(
     margin = features @ rng.normal(size=n)
     if task == "classification":
         labels = (margin + rng.logistic(size=len(margin)) > 0).astype(float)
-        labels[:2] = 0, 1
+        labels[:2] = (0, 1)[: len(labels)]
     else:
         labels = margin + 0.1 * rng.normal(size=len(margin))
     return FederatedData(features, labels, sizes)

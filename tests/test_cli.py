@@ -8,16 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from commands import fedepm
 
-from fedepm_fast import FedEPM, Result, cli, datasets, make_problem, run
-
-
-def fedepm(capsys, *arguments):
-    """Exit code, standard output and standard error of a command, run in this process."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(list(map(str, arguments)))
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
+from fedepm_fast import FedEPM, Result, datasets, make_problem, run
 
 
 @pytest.fixture
@@ -234,8 +227,8 @@ def test_the_live_table_keeps_rounds_and_costs_a_run_nothing():
         (["--mu0", "0"], "--mu0 must be"),
         (["--coverage-rounds", "1"], "--coverage-rounds must be at least 2"),
         (["--no-scale"], "--no-scale is for a file or --data synthetic"),
-        (["--objective", "least_squares"], "--objective must be logistic for --data adult"),
-        (["--concentration", "1"], "--concentration is for --partition dirichlet"),
+        (["--objective", "least_squares"], "--objective must be logistic for adult"),
+        (["--concentration", "1"], "--concentration is not a parameter of the partition 'random'"),
         (["--data", "synthetic", "--partition", "equal"], "--partition is for a table"),
         (["--data", "a.csv", "--client-column", "a", "--clients", "3"],
          "--clients and --client-column exclude each other"),
@@ -245,7 +238,7 @@ def test_the_live_table_keeps_rounds_and_costs_a_run_nothing():
         (["--clients", "0"], "--clients must be"),
         (["--clients", "50000"], "--clients must not exceed the number of rows: 50000 > 45222"),
         (["--partition", "magic"], "--partition must be one of"),
-        (["--label", "y"], "--label is for a file, not for --data adult"),
+        (["--label", "y"], "--label is for a file, not for adult"),
         (["--data", "no/such/file.csv"], "no data file at no/such/file.csv"),
         (["--out", "/proc/nothing"], "--out must be a folder to write to, got /proc/nothing"),
         (["--nonsense"], "No such option"),
@@ -284,7 +277,7 @@ def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
 
 def test_an_unwritable_out_folder_is_found_before_the_run(capsys, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("fedepm_fast.runner.simulate", None)
+    monkeypatch.setattr("fedepm_fast.engine.simulate", None)
     code, _, err = fedepm(capsys, "run", "--out", tmp_path / "new", "--participation", 0)
     assert code == 2 and not (tmp_path / "new").exists()
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -305,7 +298,7 @@ def test_without_matplotlib(capsys, tmp_path, monkeypatch):
     code, out, err = fedepm(capsys, "run", "--clients", 5, "--rounds", 1, "--out", tmp_path, "-q")
     assert code == 0 and err.startswith("no figure: ") and hint in err
     assert "wrote result.npz, history.csv, summary.json in" in out
-    monkeypatch.setattr("fedepm_fast.runner.simulate", None)  # found before the run
+    monkeypatch.setattr("fedepm_fast.engine.simulate", None)  # found before the run
     code, _, err = fedepm(capsys, "compare", "--clients", 5, "--plot", tmp_path / "a.png")
     assert code == 2 and err.startswith("error: ") and hint in err
 
@@ -326,7 +319,7 @@ def test_interrupt_is_code_130(capsys, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedepm_fast.runner.simulate", interrupted)
+    monkeypatch.setattr("fedepm_fast.engine.simulate", interrupted)
     code, out, err = fedepm(capsys, "run")
     assert (code, out, err) == (130, "", "interrupted, nothing was written\n")
 
@@ -346,7 +339,7 @@ def test_no_memory_is_one_line_and_code_1(capsys, monkeypatch):
     def too_large(*args, **kwargs):
         raise MemoryError("Unable to allocate 149 GiB")
 
-    monkeypatch.setattr("fedepm_fast.runner.simulate", too_large)
+    monkeypatch.setattr("fedepm_fast.engine.simulate", too_large)
     code, out, err = fedepm(capsys, "run", "--clients", 5)
     assert (code, out, err) == (1, "", "error: not enough memory: Unable to allocate 149 GiB\n")
 

@@ -95,6 +95,16 @@ def test_optimum_has_no_gradient(problem):
         np.testing.assert_allclose(best.x, np.linalg.lstsq(a, b)[0], rtol=1e-9)
 
 
+def test_newton_finds_the_same_optimum_from_anywhere(problem, rng):
+    best = problem.optimum()
+    for start in (None, rng.normal(size=problem.n_parameters), np.full(problem.n_parameters, 50.0)):
+        found = problem.optimum(start, method="newton")
+        assert found.gradient_norm < 1e-9
+        np.testing.assert_allclose(found.x, best.x, rtol=1e-7, atol=1e-9)
+    with pytest.raises(ValueError, match="method must be one of 'bfgs', 'newton'"):
+        problem.optimum(method="adam")
+
+
 def test_accuracy():
     data = small_data()
     problem = Problem(data, Logistic())

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from problems import small_data
 
 from fedepm_fast import FedEPM, SFedAvg, plots, run
+from fedepm_fast._tables import INTERVALS, summarise
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +116,223 @@ def test_bad_input(results):
         plots.history(results, x="cost")
     with pytest.raises(ValueError, match="optimum must be a finite number"):
         plots.history(results, optimum=np.nan)
+
+
+# Sweeps ------------------------------------------------------------------------------------
+
+
+def table_of_runs(**varied):
+    """Three algorithms, three local steps, five trials; FedEPM's CR is 10, 20, ... 50 / k0."""
+    rows = [
+        {
+            "run_id": f"{name}{k0}{trial}",
+            "algorithm": name,
+            "local_steps": k0,
+            "clients": 50,
+            "epsilon": 0.1,
+            "seed": 0,
+            "trial": trial,
+            "rounds": scale * 10 * (trial + 1) / k0,
+            "total_time": scale * 1e-3 * (trial + 1) * k0,
+            "snr": np.nan if name == "fedepm" and trial == 4 else scale * trial - 10.0,
+            "diverged": False,
+        }
+        for name, scale in (("sfedavg", 8), ("fedepm", 1), ("sfedprox", 4))
+        for k0 in (4, 8, 20)
+        for trial in range(5)
+    ]
+    return pandas.DataFrame(rows).assign(**varied)
+
+
+def medians_drawn(ax):
+    return [line.get_ydata().tolist() for line in ax.lines]
+
+
+def test_sweep_draws_medians_and_quartiles():
+    figure = plots.sweep(table_of_runs())
+    (ax,) = figure.axes
+    assert [line.get_xdata().tolist() for line in ax.lines] == [[4, 8, 20]] * 3
+    # FedEPM, SFedProx, SFedAvg, whatever the order of the table.
+    assert medians_drawn(ax) == [[s * 30 / k for k in (4, 8, 20)] for s in (1, 4, 8)]
+    assert [t.get_text() for t in figure.legends[0].texts] == ["FedEPM", "SFedProx", "SFedAvg"]
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {(4.0, 20 / 4), (4.0, 40 / 4), (20.0, 20 / 20), (20.0, 40 / 20)} <= {*map(tuple, band)}
+    assert ax.get_yscale() == "log"  # from 0.5 to 100
+    assert ax.get_ylabel() == "communication rounds (CR)"
+    assert "quartiles" in figure.get_supxlabel()
+    linear = plots.sweep(table_of_runs(), scale="linear").axes[0]
+    assert linear.get_yscale() == "linear"
+
+
+def test_sweep_panels():
+    table = pandas.concat([table_of_runs(), table_of_runs(clients=100, rounds=7.0)])
+    figure = plots.sweep(table, ["rounds", "total_time"], facet="clients")
+    assert [ax.get_title() for ax in figure.axes] == [
+        "clients $m$ = 50", "clients $m$ = 100", "", "",
+    ]  # fmt: skip
+    assert [ax.get_ylabel() for ax in figure.axes] == [
+        "communication rounds (CR)", "", "total time (TCT)", "",
+    ]  # fmt: skip
+    assert medians_drawn(figure.axes[1]) == [[7.0] * 3] * 3
+    one = table[table["algorithm"] == "fedepm"]
+    figure = plots.sweep(one, "total_time", by="clients", facet="local_steps", against="trial")
+    assert [t.get_text() for t in figure.legends[0].texts] == ["50", "100"]
+    assert len(figure.axes) == 3
+    figure = plots.sweep(one, facet=("clients", "local_steps"), against="trial")
+    assert len(figure.axes) == 6 and not figure.legends  # FedEPM alone
+    assert figure.axes[4].get_title() == "clients $m$ = 100, local steps $k_0$ = 8"
+    # More panels than fit side by side go on below.
+    figure = plots.sweep(one[one["clients"] == 50], facet="trial")
+    assert len({ax.get_subplotspec().rowspan.start for ax in figure.axes}) == 2
+    # Cells that were not run are empty panels.
+    figure = plots.sweep(one.query("clients == 50 or local_steps == 4"), against="trial",
+                         facet=("clients", "local_steps"))  # fmt: skip
+    assert [t.get_text() for t in figure.axes[4].texts] == ["no runs"]
+
+
+def test_sweep_boxes():
+    figure = plots.sweep(table_of_runs(), ("rounds", "snr"), kind="box")
+    rounds, snr = figure.axes
+    centres = [line for line in rounds.lines if line.get_marker() in ("o", "s", "^")]
+    assert [line.get_ydata().tolist() for line in centres] == [
+        [s * 30 / k for k in (4, 8, 20)] for s in (1, 4, 8)
+    ]
+    assert [t.get_text() for t in rounds.get_xticklabels()] == ["4", "8", "20"]
+    assert len({patch.get_hatch() for patch in rounds.patches}) == 3
+    assert "quartiles" in figure.get_supxlabel()
+    # A run without a measure does not count: 0, 1, 2, 3 for FedEPM.
+    fedepm = next(line for line in snr.lines if line.get_marker() == "o")
+    assert fedepm.get_ydata().tolist() == [-8.5] * 3
+    assert snr.get_yscale() == "linear"
+
+
+def test_sweep_against_what_is_no_number():
+    ax = plots.sweep(table_of_runs().query("local_steps == 4"), "rounds", "algorithm",
+                     by="clients").axes[0]  # fmt: skip
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["FedEPM", "SFedProx", "SFedAvg"]
+    assert dict(ax.lines[0].get_xydata().tolist()) == {0: 7.5, 1: 30.0, 2: 60.0}
+    assert ax.lines[0].get_linestyle() == "None"
+
+
+def test_sweep_along_rounds_holds_what_has_stopped():
+    table = table_of_runs().query("algorithm == 'fedepm' and local_steps == 4").head(3)
+    lengths = dict(zip(table["run_id"], (3, 5, 9), strict=True))
+    histories = {r: {"objective": 50.0 * (n - np.arange(n))} for r, n in lengths.items()}
+
+    class Swept:
+        def to_pandas(self):
+            return table
+
+        def histories(self):
+            return histories
+
+    (line,) = plots.sweep(Swept(), "mean_objective", "round").axes[0].lines
+    # Values 3 2 1, 5 4 3 2 1 and 9 8 7 6 5: their medians, up to the median last round.
+    assert line.get_xdata().tolist() == [0, 1, 2, 3, 4]
+    assert line.get_ydata().tolist() == [5, 4, 3, 2, 1]
+    figure = plots.sweep(table, "mean_objective", "round", histories=histories)
+    assert medians_drawn(figure.axes[0]) == [[5, 4, 3, 2, 1]]
+    assert figure.axes[0].get_xscale() == "symlog"
+
+
+def test_sweep_leaves_out_and_says_so():
+    table = table_of_runs()
+    table.loc[table["trial"] == 4, "diverged"] = True
+    table["lam"] = np.where(table["algorithm"] == "fedepm", 1e-6, np.nan)
+    figure = plots.sweep(table)
+    assert medians_drawn(figure.axes[0])[0] == [25 / 4, 25 / 8, 25 / 20]
+    assert "left out: 9 runs that diverged" in figure.get_supxlabel()
+    figure = plots.sweep(table, facet="lam")
+    assert "left out: 24 runs without lam" in figure.get_supxlabel()
+    with pytest.raises(ValueError, match="table must have runs to draw, all are that diverged"):
+        plots.sweep(table.assign(diverged=True))
+
+
+def test_sweep_refuses_to_mix():
+    table = pandas.concat([table_of_runs(), table_of_runs(epsilon=0.5)])
+    with pytest.raises(
+        ValueError, match=r"the runs also differ in epsilon \(epsilon: 0.1, 0.5\), which would be"
+    ):
+        plots.sweep(table)
+    plots.sweep(table, facet="epsilon")
+    # Parameters that follow from those of the figure are no mixture.
+    plots.sweep(table.assign(eta=1e-5 * table["epsilon"]), facet="epsilon")
+
+
+def test_sweep_bad_input():
+    table = table_of_runs()
+    for arguments, message in (
+        ({"measure": "cr"}, "measure must be one of .*'rounds'.*, got 'cr'"),
+        ({"measure": "diverged"}, "measure must be one of"),
+        ({"measure": []}, "measure must name at least one column"),
+        ({"against": "rho"}, "against must be one of .*'local_steps'.*, got 'rho'"),
+        ({"by": "colour"}, "by must be one of .*'algorithm'"),
+        ({"facet": "x"}, "facet must be one of"),
+        ({"facet": ("clients", "epsilon", "seed")}, "facet must be one column, or two"),
+        ({"facet": "algorithm"}, "by, against and facet must be different columns"),
+        ({"kind": "bar"}, "kind must be one of 'line', 'box'"),
+        ({"interval": "sd"}, "interval must be one of 'quartiles', 'bootstrap'"),
+        ({"measure": "snr", "scale": "log"}, "scale must not be log for snr"),
+        ({"against": "round"}, "histories must be given"),
+        ({"against": "round", "histories": {}}, "histories must hold every run, 45 are missing"),
+        ({"by": "run_id"}, "a figure tells 7 kinds of runs apart, there are 45"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plots.sweep(table, **arguments)
+    with pytest.raises(ValueError, match="measure must have values, 'snr' has none"):
+        plots.sweep(table.assign(snr=np.nan), "snr")
+    with pytest.raises(ValueError, match="table must have at least one run"):
+        plots.sweep(table.head(0))
+    with pytest.raises(TypeError, match="table must be a pandas DataFrame or have a method"):
+        plots.sweep([1, 2])
+    with pytest.raises(ValueError, match="measure must have values, 'snr' has none in these"):
+        histories = {r: {"snr": np.full(3, np.inf)} for r in table["run_id"]}
+        plots.sweep(table[table["local_steps"] == 4], "snr", "round", histories=histories)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
+def test_intervals_hold_the_median(values):
+    column = np.array(values)[:, None]
+    for interval in INTERVALS.values():
+        low, median, high = interval(column)[:, 0]
+        assert min(values) <= low <= median <= high <= max(values)
+        assert median == np.median(values)
+        np.testing.assert_array_equal(interval(column), interval(column))
+
+
+def test_bootstrap_interval_narrows_with_runs():
+    rng = np.random.default_rng(0)
+    few, many = (INTERVALS["bootstrap"](rng.normal(size=(n, 1)))[:, 0] for n in (25, 2500))
+    assert few[2] - few[0] > 3 * (many[2] - many[0])
+    # 1.96 * 1.2533 / sqrt(n) on either side of the median of n normal values.
+    assert many[2] - many[0] == pytest.approx(2 * 1.96 * 1.2533 / 50, rel=0.25)
+
+
+def test_summarise():
+    table = summarise(table_of_runs(), ["algorithm", "local_steps"], ["rounds", "snr"])
+    row = table.query("algorithm == 'fedepm' and local_steps == 4").set_index("measure")
+    assert row.loc["rounds"].tolist()[2:] == [5, 5.0, 7.5, 10.0, 7.5]
+    assert row.loc["snr"].tolist()[2:] == [4, -9.25, -8.5, -7.75, -8.5]
+
+
+def test_sweep_plot_options():
+    options = plots.sweep_plot_options
+    assert options("rounds:local_steps", ["algorithm", "local_steps"]) == {
+        "measure": "rounds", "against": "local_steps", "by": "algorithm", "facet": None,
+    }  # fmt: skip
+    assert options("snr:epsilon", ["epsilon", "clients", "algorithm"])["facet"] == "clients"
+    assert options("snr:round", ["epsilon", "clients", "algorithm"])["facet"] == (
+        "epsilon", "clients",
+    )  # fmt: skip
+    # One algorithm: lines for something else that varies.
+    assert options("rounds:epsilon", ["epsilon", "clients"])["by"] == "clients"
+    for plot, message in {
+        "rounds": "plot must be MEASURE:PARAMETER, as rounds:local_steps, got 'rounds'",
+        "cost:epsilon": "plot's measure must be one of 'mean_objective'",
+        "rounds:cost": "plot's parameter must be one of 'algorithm'",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            options(plot)
+    with pytest.raises(ValueError, match="the runs differ in mu0, clients, preset: give one value"):
+        options("rounds:epsilon", ["epsilon", "algorithm", "mu0", "clients", "preset"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from .._validation import check_int
 from ..data import FederatedData, column_norms, divide_columns
 from ..partition import Partitioner, RandomCuts
+
+if TYPE_CHECKING:
+    from ..kernels.losses import NarrowTable
 
 ADULT = Path(__file__).with_name("adult.npz")
 
@@ -86,12 +90,34 @@ def adult(clients: int = 100, seed: int = 0, partition: Partitioner | None = Non
         As `load_adult`.
     """
     partition = RandomCuts(check_int("clients", clients, low=1)) if partition is None else partition
-    table = load_adult()
-    return FederatedData.split(
+    table = _scaled_adult()
+    note = {"source": "Adult", "scale": "unit-norm", "task": "classification"}
+    return FederatedData._of_table(
         table.features,
         table.labels,
         partition,
-        seed=seed,
-        feature_names=table.feature_names,
-        description={"source": "Adult", "scale": "unit-norm"},
+        check_int("seed", seed),
+        table.feature_names,
+        note,
+        _narrow_adult,
     )
+
+
+@functools.cache
+def _narrow_adult() -> NarrowTable:
+    """The table of `adult` for the kernels: its columns are codes and counts, scaled."""
+    from ..kernels import losses
+
+    counts = load_adult(scaled=False).features
+    table = losses.narrow_table(counts, 1 / column_norms(counts))
+    assert table is not None
+    return table
+
+
+@functools.cache
+def _scaled_adult() -> Table:
+    """The table of `adult`, read-only, once."""
+    table = load_adult()
+    table.features.setflags(write=False)
+    table.labels.setflags(write=False)
+    return table

@@ -1,0 +1,149 @@
+"""Descriptions of runs: what determines a result, and its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+from ._validation import check_choice, check_int
+from .algorithms import ALGORITHMS, PRESETS, Algorithm
+from .objectives import OBJECTIVES, Logistic, Objective, Problem, as_objective
+from .participation import check_coverage, clients_per_round
+from .runner import ENGINES
+from .sources import Source
+from .stopping import RULES, NoRule, StoppingRule, as_rule
+
+#: Raised whenever a change of the package changes results, so that stored ones of before are
+#: not taken for those of now.
+RESULTS_VERSION = 1
+
+ENGINE = ENGINES[0]
+MAX_SEED = 2**64 - 1
+
+
+class _Size(NamedTuple):
+    """What parameters are resolved for: the size of a problem, before there is one."""
+
+    n_clients: int
+    n_features: int
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Everything that determines a run but its seed and trial.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    source : Source
+        Data before the split.
+    objective : str or Objective
+    stopping, rounds, max_rounds, max_iterations, engine
+        As in `run`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument. What could not be told from a stored description, such as a rule
+        or an objective that is not registered, is refused.
+    """
+
+    algorithm: Algorithm
+    source: Source
+    objective: Objective = field(default_factory=Logistic)
+    stopping: StoppingRule | None = None
+    rounds: int | None = None
+    max_rounds: int = 500
+    max_iterations: int | None = None
+    engine: str = ENGINE
+
+    def __post_init__(self) -> None:
+        algorithm, source = self.algorithm, self.source
+        _registered("algorithm", algorithm, Algorithm, ALGORITHMS)
+        if not isinstance(source, Source):
+            raise TypeError(f"source must be a source of data, got {type(source).__name__}")
+        objective = as_objective(self.objective)
+        _registered("objective", objective, Objective, OBJECTIVES)
+        if self.rounds is not None:
+            if self.stopping is not None:
+                raise ValueError("rounds and stopping exclude each other: give one of them")
+            rule: StoppingRule = NoRule()
+            cap = check_int("rounds", self.rounds, low=0)
+        else:
+            preset = PRESETS[algorithm.preset]
+            rule = as_rule(preset.stopping if self.stopping is None else self.stopping)
+            cap = check_int("max_rounds", self.max_rounds, low=0)
+        _registered("stopping", rule, StoppingRule, RULES)
+        if self.max_iterations is not None:
+            check_int("max_iterations", self.max_iterations, low=0)
+        check_choice("engine", self.engine, ENGINES)
+        size = _Size(source.n_clients, source.n_features)
+        resolved = algorithm.resolve(cast(Problem, size))
+        if resolved.coverage_rounds is not None:
+            m = source.n_clients
+            check_coverage(
+                resolved.coverage_rounds, m, clients_per_round(resolved.participation, m)
+            )
+        for name, value in {
+            "algorithm": resolved,
+            "objective": algorithm.objective(objective),
+            "stopping": rule,
+            "rounds": None,
+            "max_rounds": cap,
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """The description as one flat mapping of plain values, for tables and filters."""
+        return self._flat(self.source.columns)
+
+    @cached_property
+    def _identity(self) -> str:
+        found = {"results": RESULTS_VERSION, **self._flat(self.source.identity)}
+        return json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def _flat(self, data: dict[str, Any]) -> dict[str, Any]:
+        algorithm = self.algorithm.describe()
+        return {
+            "algorithm": algorithm.pop("name"),
+            **algorithm,
+            **data,
+            "objective": self.objective.name,
+            **dataclasses.asdict(self.objective),
+            "stopping": cast(StoppingRule, self.stopping).name,
+            **dataclasses.asdict(cast(StoppingRule, self.stopping)),
+            "max_rounds": self.max_rounds,
+            "max_iterations": self.max_iterations,
+            "engine": self.engine,
+        }
+
+    def run_id(self, seed: int, trial: int) -> str:
+        """SHA-256, in hexadecimal, of the canonical JSON of the cell, the seed and the trial."""
+        return hashlib.sha256(f"{self._identity}\n{seed} {trial}".encode()).hexdigest()
+
+
+class Run(NamedTuple):
+    """One run of a sweep."""
+
+    run_id: str
+    cell: Cell
+    seed: int
+    trial: int
+
+
+def _registered(name: str, value: Any, base: type, registry: dict[str, Any]) -> None:
+    if not isinstance(value, base):
+        raise TypeError(
+            f"{name} must be one of {', '.join(cls.__name__ for cls in registry.values())}, "
+            f"got {type(value).__name__}"
+        )
+    if registry.get(value.name) is not type(value):  # type: ignore[attr-defined]
+        raise TypeError(
+            f"{name} must be one that is registered, so that its runs can be told from others, "
+            f"got {type(value).__name__}: {', '.join(c.__name__ for c in registry.values())}"
+        )

@@ -1,0 +1,121 @@
+"""What figures share: colours, lines, hatches, axes, and how they are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._extras import require
+from ._files import replacing
+from ._validation import check_choice
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Colour (Okabe and Ito's, safe for colour-blind readers), line and marker of each algorithm;
+#: line and marker alone tell them apart in grey.
+STYLES: dict[str, dict[str, Any]] = {
+    "fedepm": {"color": "#0072B2", "linestyle": "-", "marker": "o"},
+    "sfedprox": {"color": "#E69F00", "linestyle": "--", "marker": "s"},
+    "sfedavg": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
+}
+#: The same for further runs of an algorithm in one figure.
+MORE_STYLES: tuple[dict[str, Any], ...] = (
+    {"color": "#D55E00", "linestyle": ":", "marker": "D"},
+    {"color": "#CC79A7", "linestyle": (0, (7, 2)), "marker": "v"},
+    {"color": "#56B4E9", "linestyle": (0, (4, 1, 1, 1, 1, 1)), "marker": "P"},
+    {"color": "#000000", "linestyle": (0, (1, 1)), "marker": "X"},
+)
+#: Hatches of boxes, in the order of the styles.
+HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "++++")
+
+
+def styles_of(values: Iterable[Hashable]) -> dict[Any, dict[str, Any]]:
+    """A style, hatch included, for every value; an algorithm's is always the same.
+
+    Raises
+    ------
+    ValueError
+        If there are more values than can be told apart.
+    """
+    values = list(values)
+    ways = [
+        {**style, "hatch": hatch}
+        for style, hatch in zip((*STYLES.values(), *MORE_STYLES), HATCHES, strict=True)
+    ]
+    own = dict(zip(STYLES, ways, strict=False))
+    if own.keys() >= set(values):
+        return {value: own[value] for value in STYLES if value in values}
+    if len(values) > len(ways):
+        raise ValueError(
+            f"a figure tells {len(ways)} kinds of runs apart, there are {len(values)}: "
+            "select some of them"
+        )
+    return dict(zip(values, ways, strict=False))
+
+
+def new_figure(width: float = 6.4, height: float = 4.0) -> tuple[Figure, Any]:
+    """A figure of its own, outside pyplot's global state, and its axes."""
+    figure, axes = new_grid(1, 1, width, height)
+    return figure, axes[0, 0]
+
+
+def new_grid(
+    rows: int, columns: int, width: float, height: float, **subplots: Any
+) -> tuple[Figure, Any]:
+    """A figure of its own and an array of axes of shape (rows, columns)."""
+    require("matplotlib", "plots", "a figure")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **subplots)
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(True, alpha=0.25, linewidth=0.6)
+    return figure, axes
+
+
+def rounds_axis(ax: Any, last: int) -> None:
+    """Communication rounds 0..last across: the paper's axis, base 2, but linear from 0 to 1."""
+    ax.set_xscale("symlog", base=2, linthresh=1, linscale=0.6)
+    ax.set_xlim(-0.06, max(last, 1) * 1.1)  # markers at 0 stay whole
+    ticks = [0] + [2**k for k in range(int(np.log2(max(last, 1))) + 1)]
+    ax.set_xticks(ticks, [str(t) for t in ticks])
+    ax.minorticks_off()
+
+
+def optimum_line(ax: Any, optimum: float) -> None:
+    """A dashed line at f*/m."""
+    ax.axhline(optimum, color="0.35", linestyle=(0, (4, 3)), linewidth=1, zorder=0)
+    # At the left end, where no run has come down yet.
+    ax.annotate(
+        "optimum",
+        (0, optimum),
+        xycoords=("axes fraction", "data"),
+        xytext=(6, 3),
+        textcoords="offset points",
+        color="0.35",
+        fontsize=9,
+    )
+
+
+def marks(rounds: int) -> list[int]:
+    """Rounds to mark: the first ones, then about evenly on the logarithmic axis."""
+    found = np.unique(np.round(np.geomspace(1, max(rounds, 1), 12)).astype(int))
+    return sorted({0, rounds, *(int(k) for k in found if k <= rounds)})
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure, its format by the suffix; the file appears complete or not at all."""
+    path = Path(path)
+    kind = path.suffix.lstrip(".").lower()
+    check_choice("the suffix of the figure", kind, ("png", "svg", "pdf"))
+    matplotlib = require("matplotlib", "plots", "a figure")
+    # No date in the file and no random ids: the same figure is the same bytes.
+    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "fedepm"}):
+        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(temporary, format=kind, dpi=200, metadata=dated.get(kind))

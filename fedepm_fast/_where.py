@@ -1,0 +1,94 @@
+"""Conditions on runs, ``local_steps = 12``: as mappings, or as text from a command line."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ._grid import as_axis, is_axis
+
+Where = Mapping[str, Any] | Iterable[str] | None
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_WORDS = {"true": True, "false": False, "none": None, "null": None}
+
+
+class Condition(NamedTuple):
+    """One condition; of several values one must hold."""
+
+    name: str
+    relation: str
+    values: list[Any]
+
+    def holds(self, found: Any) -> bool:
+        """Whether a value satisfies it; an absent one, None, is only equal to None."""
+        if self.relation in ("=", "!="):
+            equal = any(found == value for value in self.values)
+            return equal == (self.relation == "=")
+        (value,) = self.values
+        if found is None:
+            return False
+        try:
+            return _OPERATORS[self.relation](found, value)
+        except TypeError:
+            raise ValueError(
+                f"where must compare {self.name}, such as {found!r}, with values of its kind, "
+                f"got {value!r}"
+            ) from None
+
+    def sql(self, column: str) -> tuple[str, list[Any]]:
+        """The condition on a column, and its arguments."""
+        if self.relation in ("=", "!="):
+            equal = " OR ".join(f"{column} IS ?" for _ in self.values)
+            return (f"({equal})" if self.relation == "=" else f"NOT ({equal})"), self.values
+        return f"{column} {self.relation} ?", self.values
+
+
+def conditions(where: Where) -> list[Condition]:
+    """Conditions from ``{"local_steps": [4, 12]}`` or ``["local_steps=4,12", "epsilon>=0.3"]``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `where` is neither.
+    """
+    if where is None:
+        return []
+    if isinstance(where, Mapping):
+        return [Condition(str(name), "=", as_axis(name, value)) for name, value in where.items()]
+    if isinstance(where, str) or not is_axis(where):
+        raise TypeError(f"where must be a mapping or a list of conditions, got {where!r}")
+    return [_parse(text) for text in where]
+
+
+def _parse(text: str) -> Condition:
+    match = re.fullmatch(r"\s*(\w+)\s*(<=|>=|!=|==?|<|>)\s*(.*?)\s*", str(text))
+    if match is None or not match[3]:
+        raise ValueError(
+            f"where must be conditions such as local_steps=12 or epsilon>=0.3, got {text!r}"
+        )
+    relation = "=" if match[2] == "==" else match[2]
+    values = [_value(part.strip()) for part in match[3].split(",")]
+    if len(values) > 1 and relation not in ("=", "!="):
+        raise ValueError(f"where takes several values for = and != only, got {text!r}")
+    return Condition(match[1], relation, values)
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text

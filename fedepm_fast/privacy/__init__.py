@@ -1,0 +1,44 @@
+"""Differential privacy of FedEPM's uploads, at the level of records.
+
+The noise of the paper protects nobody: its bound ``2*|g_i|_1`` is computed from the data, and
+its guarantee takes the client's parameter w_i as public, which depends on the data through every
+local step before. The mechanisms here hold, because FedEPM takes one gradient a round, at a
+public point: started from something released, with a public penalty sequence, the local steps
+change by at most a known multiple of what the gradient changes by.
+
+Two datasets are neighbours if they differ in one record of one client; the number of records of
+each client is public. An observer of everything that is ever sent learns about a record no more
+than the guarantee says.
+"""
+
+from __future__ import annotations
+
+from .accounting import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_noise_multiplier,
+    laplace_epsilon,
+)
+from .mechanisms import (
+    MECHANISMS,
+    GaussianMechanism,
+    LaplaceMechanism,
+    Mechanism,
+    PaperNoise,
+    clip_rows,
+    upload_sensitivity,
+)
+
+__all__ = [
+    "MECHANISMS",
+    "GaussianMechanism",
+    "LaplaceMechanism",
+    "Mechanism",
+    "PaperNoise",
+    "clip_rows",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_noise_multiplier",
+    "laplace_epsilon",
+    "upload_sensitivity",
+]

@@ -1,0 +1,157 @@
+"""Rows on the wrong side: the accuracy of linear classifiers on packed rows."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._boundary import as_floats, check_finite, check_shape
+from ._jit import device, kernel, warms
+from ._losses_blocks import GROUP as BLOCKS
+from ._losses_blocks import LONGEST
+from ._losses_blocks import _margins as block_margins
+from ._losses_rows import GROUP, _csr_margins, _dense_margins
+from ._packed import ClientRows, aligned, pack
+from ._pointwise import POINTWISE
+from ._simd import (
+    any_true,
+    count_true,
+    first_lanes,
+    lanes,
+    load,
+    load_partial,
+    maximum,
+    select,
+    splat,
+)
+
+
+def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
+    """Rows that a point classifies wrongly, and rows on its border.
+
+    Parameters
+    ----------
+    rows : ClientRows
+        From `losses.pack`, for the logistic, squared hinge or multinomial loss.
+    points : array_like of shape (t, n)
+        Of the dtype of `rows`; n is ``rows.n_parameters``.
+
+    Returns
+    -------
+    ndarray of int64, shape (t, 2)
+        How many rows a have ``<a, x>`` above 0 with label 0 or below 0 with label 1, and how
+        many have ``<a, x> = 0``. For the multinomial loss, how many rows have the largest
+        margin, or the first of equal ones, in another class than theirs, and 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
+    """
+    if not isinstance(rows, ClientRows):
+        raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
+    if POINTWISE[rows.loss].labels == "reals":
+        raise ValueError(f"rows must hold classes, they are packed for {rows.loss!r}")
+    points = as_floats("points", points, ndim=2, like=np.empty(0, rows.dtype))
+    check_shape("points", points, (len(points), rows.n_parameters))
+    check_finite("points", points)
+    if not points.flags.writeable:
+        points = points.copy()
+    out = np.empty((len(points), 2), np.int64)
+    work = aligned((rows.work_size,), rows.dtype)
+    _counting(rows.layout, rows.n_outputs > 1)(rows.arrays, points, work, out)
+    return out
+
+
+@device
+def _tally(margins, size, out):
+    """Count the margins above, and at, zero."""
+    for r in range(0, size, lanes(margins)):
+        s = load(margins, r)
+        inside = first_lanes(margins, size - r)
+        out[0] += count_true((s > 0.0) & inside)
+        ties = (s == 0.0) & inside
+        if any_true(ties):
+            out[1] += count_true(ties)
+
+
+@device
+def _tally_classes(margins, stride, outputs, targets, first, size, out):
+    """Count the rows whose largest margin, or the first of equal ones, is not their class's."""
+    for r in range(0, size, lanes(margins)):
+        inside = first_lanes(margins, size - r)
+        target = load_partial(targets, first + r, size - r, 0.0)
+        largest = load(margins, r)
+        best = splat(margins, 0.0)
+        for k in range(1, outputs):
+            margin = load(margins, k * stride + r)
+            best = select(margin > largest, float(k), best)
+            largest = maximum(largest, margin)
+        out[0] += count_true((best != target) & inside)
+
+
+@functools.cache
+def _counting(layout: str, classes: bool) -> Any:
+    if layout == "blocks":
+
+        @kernel
+        def count_blocks(rows, points, work, out):
+            blocks, targets, starts, sizes, scale, constants = rows
+            width, n = lanes(work), scale.size
+            outputs = int(constants[0]) if classes else 1
+            out[:] = 0
+            for t in range(points.shape[0]):
+                for i in range(sizes.size):
+                    first, left = starts[i], sizes[i]
+                    while left > 0:
+                        group = min(BLOCKS, starts[i + 1] - first)
+                        size = min(left, group * width)
+                        for k in range(outputs):
+                            block_margins(
+                                blocks, first, group, points[t], k * n, scale, work,
+                                k * LONGEST * width,
+                            )  # fmt: skip
+                        if classes:
+                            at = first * width
+                            _tally_classes(
+                                work, LONGEST * width, outputs, targets, at, size, out[t]
+                            )
+                        else:
+                            _tally(work, size, out[t])
+                        left -= group * width
+                        first += group
+
+        return count_blocks
+
+    margins = _dense_margins if layout == "dense" else _csr_margins
+
+    @kernel
+    def count_rows(rows, points, work, out):
+        targets, offsets, constants = rows[-3], rows[-2], rows[-1]
+        outputs = int(constants[0]) if classes else 1
+        n = points.shape[1] // outputs
+        out[:] = 0
+        d = offsets[offsets.size - 1]
+        for t in range(points.shape[0]):
+            for first in range(0, d, GROUP):
+                group = min(GROUP, d - first)
+                for k in range(outputs):
+                    margins(rows, first, group, n, points[t], k * n, work, k * GROUP)
+                if classes:
+                    _tally_classes(work, GROUP, outputs, targets, first, group, out[t])
+                else:
+                    for r in range(group):
+                        work[r] *= targets[first + r]
+                    _tally(work, group, out[t])
+
+    return count_rows
+
+
+@warms
+def _warm() -> None:
+    for dtype in (np.float64, np.float32):
+        rows = pack(np.ones((1, 1), dtype), [0], [1])
+        wrong_and_ties(rows, np.ones((1, 1), dtype))

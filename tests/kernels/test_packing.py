@@ -1,0 +1,150 @@
+"""Rows in blocks: from a table in any order, in half the memory, and who is on which side."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from fedepm_fast import FedEPM, Problem, datasets
+from fedepm_fast.kernels import _packed, accuracy, losses
+
+SIZES = np.array([1, 7, 8, 9, 16, 200, 3])
+D = int(SIZES.sum())
+
+
+def table(rng, n):
+    return rng.integers(-50, 50, (D, n)).astype(float), rng.integers(0, 2, D).astype(float)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 14, 16, 33, 128, 140])
+@pytest.mark.parametrize("loss", ["logistic", "least_squares"])
+def test_rows_of_a_table_are_those_of_its_reordered_copy(rng, n, loss):
+    features, labels = table(rng, n)
+    features += 0.1  # no float32 numbers
+    order = rng.permutation(D)
+    want = losses.pack(features[order], labels, SIZES, loss=loss)
+    got = losses.pack(features, labels, SIZES, loss=loss, rows=order)
+    assert [a.dtype for a in got.arrays] == [a.dtype for a in want.arrays]
+    for a, b in zip(got.arrays, want.arrays, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 14, 16, 33, 128])
+@pytest.mark.parametrize("loss", ["logistic", "least_squares"])
+def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, monkeypatch):
+    counts, labels = table(rng, n)
+    scale = rng.normal(size=n)
+    narrow = losses.narrow_table(counts, scale)
+    order = rng.permutation(D)
+    got = losses.pack(narrow, labels, SIZES, loss=loss, rows=order)
+    assert got.blocks.dtype == np.float32 and got.dtype == np.float64
+    want = losses.pack(counts[order] * scale, labels, SIZES, loss=loss)
+    assert want.blocks.dtype == np.float64
+    x = rng.normal(size=(len(SIZES), n)) / 50
+    reg = rng.random(len(SIZES))
+    f, g = losses.values_and_gradients(got, x, reg=reg)
+    f_want, g_want = losses.values_and_gradients(want, x, reg=reg)
+    np.testing.assert_allclose(f, f_want, rtol=1e-12)
+    np.testing.assert_allclose(g, g_want, rtol=0, atol=1e-12 * np.abs(g_want).max())
+    # Found out by itself where there is no scale.
+    assert losses.pack(counts, labels, SIZES, loss=loss).blocks.dtype == np.float32
+    single = losses.pack(counts.astype(np.float32), labels, SIZES, loss=loss)
+    assert single.dtype == np.float32 and single.blocks.shape[2] == 16
+
+
+def test_narrow_table_is_exact_or_none(rng):
+    counts, _ = table(rng, 5)
+    held = losses.narrow_table(counts)
+    assert held.shape == counts.shape and held.values.shape == (D, 8)
+    np.testing.assert_array_equal(held.values[:, :5], counts)
+    np.testing.assert_array_equal(held.values[:, 5:], 0)
+    for row in (0, D - 1):
+        for value in (0.1, 2.0**24 + 1, 1e39, 1e-46):
+            changed = counts.copy()
+            changed[row, 2] = value
+            assert losses.narrow_table(changed) is None
+            assert losses.pack(changed, np.zeros(D), SIZES).blocks.dtype == np.float64
+    for bad in (np.nan, np.inf):
+        changed = counts.copy()
+        changed[3, 1] = bad
+        with pytest.raises(ValueError, match="features must be finite"):
+            losses.narrow_table(changed)
+    with pytest.raises(ValueError, match="scale must have shape"):
+        losses.narrow_table(counts, np.ones(4))
+
+
+def test_pack_refuses_wrong_rows(rng):
+    features, labels = table(rng, 3)
+    for rows in (np.full(D, D), np.full(D, -1)):
+        with pytest.raises(ValueError, match=r"rows must hold numbers of rows in \[0, 244\)"):
+            losses.pack(features, labels, SIZES, rows=rows)
+    with pytest.raises(ValueError, match="labels must have shape"):
+        losses.pack(features, labels, [2], rows=[0, 1])
+    with pytest.raises(ValueError, match="CSR"):
+        losses.pack(sparse.csr_array(features), labels, SIZES, rows=np.arange(D))
+    with pytest.raises(TypeError, match="dtype must be float64 for a NarrowTable"):
+        losses.pack(losses.narrow_table(features), labels, SIZES, dtype=np.float32)
+
+
+def test_adult_is_packed_from_its_counts():
+    data = datasets.adult(clients=10, seed=4)
+    rows = Problem(data, "logistic").rows
+    assert rows.blocks.dtype == np.float32
+    # In another process, or after a copy, the same bits.
+    again = Problem(pickle.loads(pickle.dumps(data)), "logistic").rows
+    for a, b in zip(rows.arrays, again.arrays, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(data)).features, data.features)
+    x = np.random.default_rng(0).normal(size=data.n_features)
+    problem = Problem(data, FedEPM().objective(Problem(data, "logistic").objective))
+    np.testing.assert_allclose(
+        losses.values(rows, x, reg=problem.reg), problem.values(x), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("layout", ["blocks", "narrow", "dense", "csr"])
+def test_wrong_and_ties(rng, layout, dtype, monkeypatch):
+    features, labels = table(rng, 9)
+    features[rng.random((D, 9)) < 0.6] = 0
+    features[:20] = 0  # on the border
+    if layout == "blocks":
+        features += 0.25 * (dtype == np.float64) * (features == 1) / 3
+    held = features.astype(dtype)
+    if layout == "dense":
+        monkeypatch.setattr(_packed, "_BLOCKS_UP_TO", 0)
+    if layout == "csr":
+        held = sparse.csr_array(held)
+    rows = losses.pack(held, labels, SIZES)
+    points = rng.integers(-3, 4, (6, 9)).astype(dtype)
+    points[0] = 0
+    t = features.astype(dtype) @ points.T
+    want = np.stack(
+        [((t > 0) & (labels == 0)[:, None] | (t < 0) & (labels == 1)[:, None]).sum(0),
+         (t == 0).sum(0)], axis=1
+    )  # fmt: skip
+    np.testing.assert_array_equal(accuracy.wrong_and_ties(rows, points), want)
+    with pytest.raises(ValueError, match="points must have shape"):
+        accuracy.wrong_and_ties(rows, points[:, :4])
+
+
+def test_wrong_and_ties_needs_two_classes(rng):
+    features, labels = table(rng, 3)
+    rows = losses.pack(features, labels, SIZES, loss="least_squares")
+    with pytest.raises(ValueError, match="rows must hold classes"):
+        accuracy.wrong_and_ties(rows, np.ones((1, 3)))
+    with pytest.raises(TypeError, match="pack"):
+        accuracy.wrong_and_ties(features, np.ones((1, 3)))
+
+
+@pytest.mark.parametrize("clients", [3, 40])
+def test_accuracies_are_those_of_the_reference(clients):
+    data = datasets.adult(clients=clients, seed=1)
+    problem = Problem(data, "logistic")
+    points = np.random.default_rng(3).normal(size=(5, 14)) * 30
+    points[2] = 0
+    want = [problem.accuracy(x) for x in points]
+    np.testing.assert_allclose(problem.accuracies(points), want, rtol=1e-15)

@@ -1,0 +1,333 @@
+"""The compiled engine against the reference, and against itself in other orders."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import golden
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from problems import small_data
+from scipy import sparse
+
+from fedepm_fast import (
+    FedEPM,
+    FederatedData,
+    SFedAvg,
+    SFedProx,
+    datasets,
+    engine,
+    run,
+)
+from fedepm_fast.kernels._jit import JIT_DISABLED
+from fedepm_fast.objectives import Logistic
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+from fedepm_fast.stopping import NoRule, ReleasedRule, StoppingRule, TextRule
+
+# Many of the random parameters below diverge, in the same way for both.
+pytestmark = pytest.mark.filterwarnings("ignore::fedepm_fast.DivergenceWarning")
+
+ALGORITHMS = (FedEPM, SFedAvg, SFedProx)
+
+
+def both(*args, **kwargs):
+    """The same run, compiled and by the reference."""
+    return [run(*args, engine=name, **kwargs) for name in ("compiled", "reference")]
+
+
+def assert_agree(got, want, rtol=1e-10):
+    assert (got.rounds, got.reasons) == (want.rounds, want.reasons)
+    # x may cancel to nothing, so errors are relative to the uploads that it comes from.
+    size = max(np.abs(getattr(want, name)).max() for name in ("x", "W", "Z"))
+    for name in ("x", "W", "Z"):
+        a, b = getattr(got, name), getattr(want, name)
+        np.testing.assert_allclose(a, b, rtol=0, atol=rtol * size, err_msg=name)
+    assert set(got.history) == set(want.history)
+    x = want.history["x"]
+    np.testing.assert_allclose(
+        got.history["x"], x, rtol=0, atol=rtol * max(size, np.abs(x).max()), err_msg="x"
+    )
+    np.testing.assert_allclose(got.history["objective"], want.history["objective"], rtol=rtol)
+    largest = want.history["grad_mean_sq"].max()
+    np.testing.assert_allclose(
+        got.history["grad_mean_sq"], want.history["grad_mean_sq"], rtol=1e-8, atol=1e-12 * largest
+    )
+    np.testing.assert_allclose(got.snr_clients, want.snr_clients, atol=1e-8)
+    np.testing.assert_allclose(got.history["snr"], want.history["snr"], atol=1e-8)
+    if "accuracy" in want.history:
+        # A row on the border may fall to either side.
+        d = want.data["description"]
+        assert d and np.abs(got.history["accuracy"] - want.history["accuracy"]).max() < 0.05
+    assert (np.diff(got.history["elapsed"]) >= 0).all()
+    assert (got.history["local_time"] >= 0).all() and got.history["local_time"][-1] == 0
+
+
+FILES = golden.files()[: 1 if JIT_DISABLED else None]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_recorded_runs(path):
+    want = golden.load(path)
+    algorithm, data, randomness = golden.setup(want)
+    result = run(algorithm, data, randomness=randomness, engine="compiled")
+    assert result.engine == "compiled" and result.rounds == want["rounds"]
+    for got, name in (
+        (result.history["x"], "x"), (result.history["objective"], "objective"), (result.W, "W"),
+        (result.Z, "Z"), (result.history["grad_mean_sq"], "grad_mean_sq"), (result.snr, "snr"),
+    ):  # fmt: skip
+        assert golden.relative(got, want[name]) <= 1e-10, name
+    assert result.accuracy == pytest.approx(want["accuracy"], abs=1e-12)
+    conditions = ReleasedRule.conditions
+    fired = [name in result.reasons for name in conditions]
+    assert fired == want["stops"].astype(bool).tolist()
+
+
+@st.composite
+def runs(draw):
+    most = 6 if JIT_DISABLED else 300
+    m = draw(st.sampled_from([1, 2, 3, 7, 8, 9, 17, 100, most])) if not JIT_DISABLED else 3
+    noise = draw(st.sampled_from(["standardized", "laplace", "none", None]))
+    preset = draw(st.sampled_from(["released", "text"]))
+    needs_two = noise == "standardized" or (noise is None and preset == "released")
+    n = draw(st.sampled_from([2, 3, 8, 14, 16, 33, 130] if needs_two else [1, 2, 5, 8, 40]))
+    one = draw(st.booleans())  # client a round
+    participation = 1 / m if one else draw(st.sampled_from([0.2, 0.55, 1.0]))
+    task = draw(st.sampled_from(["classification", "regression"]))
+    data = small_data(
+        m, n, draw(st.integers(0, 99)), task=task, largest=draw(st.sampled_from([1, 4, 40]))
+    )
+    features = data.features / np.linalg.norm(data.features, axis=0)
+    if draw(st.booleans()):
+        features = sparse.csr_array(np.where(np.abs(features) < features.std(), 0, features))
+    data = FederatedData(features, data.labels, data.client_sizes)
+    cls = draw(st.sampled_from(ALGORITHMS))
+    rate = {} if cls is FedEPM else {"learning_rate": draw(st.sampled_from([0.05, 0.5]))}
+    per_round = max(1, int(np.ceil(participation * m - 1e-9)))
+    coverage = draw(st.sampled_from([None, -(-m // per_round), -(-m // per_round) + 2]))
+    algorithm = cls(
+        local_steps=draw(st.sampled_from([1, 2, 5])),
+        participation=participation,
+        epsilon=draw(st.sampled_from([0.1, 5.0])),
+        preset=preset,
+        noise=noise,
+        mu0=draw(st.sampled_from([0.5, 20.0])),
+        c=draw(st.sampled_from([0.0, 1e-8, 1e-3])),
+        coverage_rounds=coverage,
+        **rate,
+    )
+    rules = (
+        ReleasedRule(), ReleasedRule(1e-4), TextRule(), TextRule(0.05, 1e-3), NoRule(),
+    )  # fmt: skip
+    arguments = {
+        "objective": "logistic" if task == "classification" else "least_squares",
+        "stopping": draw(st.sampled_from(rules)),
+        "max_rounds": draw(st.sampled_from([0, 1, 6, 12])),
+        "max_iterations": draw(st.sampled_from([None, 11])),
+        "seed": draw(st.integers(0, 2**64 - 1)),
+        "trial": draw(st.integers(0, 9)),
+    }
+    if draw(st.booleans()):
+        arguments["start"] = np.random.default_rng(0).normal(size=(m, n))
+    if draw(st.integers(0, 3)) == 0 and cls is FedEPM and arguments["objective"] == "logistic":
+        law = draw(st.sampled_from([LaplaceMechanism, GaussianMechanism]))
+        algorithm = dataclasses.replace(
+            algorithm, preset="released", noise=None, mechanism=law(total_epsilon=2.0),
+            start=draw(st.sampled_from(["released", "broadcast"])),
+        )  # fmt: skip
+        arguments |= {"stopping": None, "rounds": draw(st.sampled_from([0, 1, 5]))}
+        del arguments["max_rounds"], arguments["max_iterations"]
+    elif cls is FedEPM:
+        start = draw(st.sampled_from([None, "own", "released", "broadcast"]))
+        algorithm = dataclasses.replace(algorithm, start=start)
+    return algorithm, data, arguments
+
+
+@settings(
+    max_examples=3 if JIT_DISABLED else 200,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(runs())
+def test_agrees_with_the_reference(case):
+    algorithm, data, arguments = case
+    got, want = both(algorithm, data, **arguments)
+    assert (got.engine, want.engine) == ("compiled", "reference")
+    assert_agree(got, want)
+
+
+@pytest.mark.parametrize("algorithm", [cls(participation=0.3) for cls in ALGORITHMS])
+@pytest.mark.parametrize("objective", ["logistic", "least_squares"])
+def test_wide_rows_agree(algorithm, objective):
+    task = "classification" if objective == "logistic" else "regression"
+    data = small_data(5, 200 if JIT_DISABLED else 3000, task=task)
+    features = data.features / np.linalg.norm(data.features, axis=0)
+    data = FederatedData(features, data.labels, data.client_sizes)
+    algorithm = dataclasses.replace(algorithm, mu0=20.0)
+    if not isinstance(algorithm, FedEPM):
+        algorithm = dataclasses.replace(algorithm, learning_rate=0.01)
+    assert_agree(*both(algorithm, data, objective=objective, max_rounds=3))
+
+
+# Divergence -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", [
+    FedEPM(step="1/d", preset="text", noise="none", mu0=1e-3),
+    FedEPM(mu0=1e-9),
+    SFedAvg(learning_rate=1e3),
+    SFedAvg(learning_rate=1e150, noise="none"),
+    SFedProx(learning_rate=1e170, noise="none", participation=1.0),
+    SFedAvg(epsilon=1e-300),
+    FedEPM(epsilon=1e-300),
+])  # fmt: skip
+@pytest.mark.parametrize("objective", ["logistic", "least_squares"])
+def test_diverging_runs_end_in_the_same_finite_state(algorithm, objective):
+    data = small_data(6, 5, 3, task="classification" if objective == "logistic" else "regression")
+    got, want = both(algorithm, data, objective=objective, max_rounds=60)
+    assert got.diverged == want.diverged
+    assert all(np.isfinite(a).all() for a in (got.x, got.W, got.Z, got.history["objective"]))
+    assert_agree(got, want, rtol=1e-8)
+
+
+# Callbacks and rules of the user's ----------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallEnough(StoppingRule):
+    below: float = 0.0
+    name = "small_enough"
+
+    def fired(self, n, m, objective, grad_mean_sq):
+        assert len(objective) == len(grad_mean_sq)
+        return ("gradient_norm",) if objective[-1] / m < self.below else ()
+
+
+@pytest.mark.parametrize("algorithm", [cls(local_steps=3) for cls in ALGORITHMS])
+def test_callback_sees_every_round_and_changes_nothing(algorithm):
+    data = datasets.adult(clients=10, seed=2) if not JIT_DISABLED else small_data()
+    seen = {}
+    for name in ("compiled", "reference"):
+        infos = []
+
+        def look(info, infos=infos):
+            infos.append((info.tau, info.x.copy(), len(info.objective), info.accuracy[-1],
+                          info.snr[-1], info.local_time[-1]))  # fmt: skip
+
+        plain = run(algorithm, data, max_rounds=7, engine=name)
+        watched = run(algorithm, data, max_rounds=7, engine=name, callback=look)
+        for field in ("x", "W", "Z"):
+            np.testing.assert_array_equal(getattr(plain, field), getattr(watched, field))
+        assert plain.reasons == watched.reasons and plain.rounds == watched.rounds
+        np.testing.assert_array_equal(plain.history["objective"], watched.history["objective"])
+        assert [info[0] for info in infos] == list(range(plain.rounds + 1))
+        seen[name] = infos
+    for a, b in zip(*seen.values(), strict=True):
+        assert a[2] == b[2] and a[5] == b[5] == 0.0
+        np.testing.assert_allclose(a[1], b[1], rtol=1e-9, atol=1e-12)
+        assert a[3] == pytest.approx(b[3], abs=1e-3)
+        assert a[4] == (b[4] if b[4] is None else pytest.approx(b[4], abs=1e-9))
+
+
+@pytest.mark.parametrize("stop", [{"max_rounds": 4}, {"max_iterations": 17}, {"max_rounds": 0}])
+def test_callback_and_limits_stop_alike(stop):
+    data = small_data()
+    for when in (0, 3, 4, 99):
+        results = both(FedEPM(mu0=20.0, local_steps=4), data, stopping="none",
+                       callback=lambda info, when=when: info.tau >= when, **stop)  # fmt: skip
+        assert_agree(*results)
+
+
+@pytest.mark.parametrize("below", [0.0, 0.7, 0.68])
+def test_own_rule(below):
+    data = small_data()
+    for algorithm in (FedEPM(mu0=5.0, noise="none"), SFedAvg(learning_rate=1e3)):
+        assert_agree(*both(algorithm, data, stopping=SmallEnough(below), max_rounds=9), rtol=1e-8)
+
+
+def test_accuracy_of_the_last_round_only():
+    data = small_data()
+    full = run(FedEPM(mu0=20.0), data, rounds=4)
+    for result in both(FedEPM(mu0=20.0), data, rounds=4, every_accuracy=False):
+        assert result.accuracy == full.accuracy
+        assert np.isnan(result.history["accuracy"][:-1]).all()
+    regression = small_data(task="regression")
+    for result in both(FedEPM(mu0=20.0), regression, objective="least_squares", rounds=2,
+                       every_accuracy=False):  # fmt: skip
+        assert "accuracy" not in result.history and result.accuracy is None
+
+
+def test_what_has_no_kernels_is_left_to_the_reference():
+    class Own(Logistic):
+        pass
+
+    data = small_data()
+    assert run(FedEPM(), data, objective=Own(), rounds=1).engine == "reference"
+    with pytest.raises(ValueError, match="no kernels for FedEPM with the objective 'logistic'"):
+        run(FedEPM(), data, objective=Own(), rounds=1, engine="compiled")
+    with pytest.raises(ValueError, match="engine must be one of"):
+        run(FedEPM(), data, engine="fast")
+
+
+# The same bits ------------------------------------------------------------------------------
+
+
+def bits(result):
+    return tuple(
+        a.tobytes()
+        for a in (result.x, result.W, result.Z, result.snr_clients,
+                  *(result.history[k] for k in sorted(result.history)
+                    if k not in ("elapsed", "local_time")))
+    )  # fmt: skip
+
+
+CASES = [
+    (cls(local_steps=4), seed, trial) for cls in ALGORITHMS for seed, trial in ((0, 0), (1, 5))
+]
+
+
+def one(case):
+    algorithm, seed, trial = case
+    data = small_data(9, 14, seed)
+    return bits(run(algorithm, data, seed=seed, trial=trial, max_rounds=20))
+
+
+def test_same_bits_in_threads_and_in_any_order():
+    want = [one(case) for case in CASES]
+    assert len(set(want)) == len(want)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(one, CASES * 3)) == want * 3
+        assert list(pool.map(one, CASES[::-1])) == want[::-1]
+
+
+@pytest.mark.parametrize("piece", [1, 3])
+def test_same_bits_for_any_length_of_a_piece(piece, monkeypatch):
+    want = [one(case) for case in CASES]
+    monkeypatch.setattr(engine, "_PIECE", piece)
+    assert [one(case) for case in CASES] == want
+    monkeypatch.setattr(engine, "_PIECE", 512)
+    monkeypatch.setattr(engine, "_PIECE_NUMBERS", 20)
+    assert [one(case) for case in CASES] == want
+
+
+def test_same_bits_in_another_process_with_a_cold_cache(tmp_path):
+    environment = {} if JIT_DISABLED else {"NUMBA_CACHE_DIR": str(tmp_path)}
+    program = (
+        "import hashlib, sys; sys.path[:0] = sys.argv[1:]; import test_engine as t;"
+        "print(hashlib.sha256(repr(t.one(t.CASES[1])).encode()).hexdigest())"
+    )
+    here = os.path.dirname(__file__)
+    output = subprocess.run(
+        [sys.executable, "-c", program, here, os.path.dirname(here)],
+        capture_output=True, text=True, check=True, env={**os.environ, **environment},
+    ).stdout  # fmt: skip
+    import hashlib
+
+    assert output.strip() == hashlib.sha256(repr(one(CASES[1])).encode()).hexdigest()
+    if not JIT_DISABLED:
+        assert any(tmp_path.rglob("*.jit"))

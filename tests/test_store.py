@@ -1,0 +1,340 @@
+"""The store of runs: exact, shared, and whole after whatever happens."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sqlite3
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedepm_fast import Store, StoreError, _history
+from fedepm_fast._record import MEASURES, Record
+from fedepm_fast._store_file import APPLICATION, SCHEMA
+
+MEASURED = (0.1 + 0.2, 7, 84, 0.012, 1e-3, -0.5, 0.75, 1e-9, False, "objective_variance")
+
+
+def record(i: int, *, error: str | None = None, seed: int = 0, **parameters) -> Record:
+    return Record(
+        run_id=f"{i:064x}",
+        parameters={"algorithm": "fedepm", "local_steps": 4, "lam": 1e-6, **parameters},
+        seed=seed,
+        trial=i,
+        error=error,
+        measures={} if error else dict(zip(MEASURES, MEASURED, strict=True)),
+        versions={"fedepm_fast": "0"},
+        machine="here",
+        packed=None if error else _history.encode({"objective": np.arange(3.0) / i}),
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    with Store(path) as store:
+        store.add(record(i, local_steps=4 * (1 + i % 2), clients=50) for i in range(1, 101))
+    return path
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.floats(width=64), max_size=30), max_size=4))
+def test_histories_keep_every_bit(columns):
+    history = {f"c{i}": np.array(values, dtype=float) for i, values in enumerate(columns)}
+    history["x"] = np.array([[np.nan, -0.0], [5e-324, -np.inf]])
+    found = _history.decode(_history.encode(history))
+    assert list(found) == list(history)
+    for name, values in history.items():
+        assert found[name].shape == values.shape
+        assert found[name].tobytes() == values.tobytes()
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    want = record(3, seed=2**64 - 1, epsilon=0.1 + 0.2, max_iterations=None)
+    with Store(tmp_path / "a.sqlite") as store:
+        store.add([want])
+        store.add([record(4, seed=2**63)])
+    with Store(tmp_path / "a.sqlite", readonly=True) as store:
+        got = store.get(want.run_id[:64])
+        for name in ("run_id", "parameters", "seed", "trial", "error", "measures", "versions",
+                     "machine", "packed", "created"):  # fmt: skip
+            assert getattr(got, name) == getattr(want, name)
+        np.testing.assert_array_equal(got.history["objective"], np.arange(3.0) / 3)
+        assert store.table()["seed"] == [2**64 - 1, 2**63]
+        assert store.ids({"seed": 2**64 - 1}) == [want.run_id]
+        with pytest.raises(StoreError, match="read-only"):
+            store.add([want])
+
+
+def test_numbers_that_are_not_finite_come_back(tmp_path):
+    measures = dict(zip(MEASURES, MEASURED, strict=True)) | {"snr": math.inf, "accuracy": None}
+    with Store(":memory:") as store:
+        one = record(1)
+        object.__setattr__(one, "measures", measures)
+        store.add([one])
+        assert store.get(one.run_id).measures == measures
+        assert store.to_pandas()["snr"].tolist() == [math.inf]
+
+
+def test_runs_are_held_once_and_success_replaces_failure_only():
+    with Store(":memory:") as store:
+        store.add([record(1, error="ValueError: no"), record(2)])
+        assert store.ids({"failed": True}) == [record(1).run_id]
+        assert store.get(record(1).run_id).history == {}
+        store.add([record(1), record(2, error="late"), record(2)])
+        assert len(store) == 2
+        assert store.ids({"failed": True}) == []
+        assert store.get(record(1).run_id).measures["rounds"] == 7
+
+
+def test_a_batch_is_added_whole_or_not_at_all():
+    def two():
+        yield record(1)
+        raise OverflowError
+
+    with Store(":memory:") as store:
+        with pytest.raises(OverflowError):
+            store.add(two())
+        bad = record(2)
+        object.__setattr__(bad, "machine", None)  # refused by the table
+        with pytest.raises(StoreError, match="NOT NULL"):
+            store.add([record(1), bad])
+        assert len(store) == 0
+        store.add([record(1)])
+        assert len(store) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "trials"),
+    [
+        (None, range(1, 101)),
+        ({}, range(1, 101)),
+        ({"local_steps": 4, "trial": range(1, 5)}, [2, 4]),
+        (["local_steps = 8", "trial<=5"], [1, 3, 5]),
+        (["local_steps>4", "trial >= 97", "trial!=99"], [97]),
+        (["local_steps=4,8", "trial=7,8"], [7, 8]),
+        (["lam=1e-6", "trial<3"], [1, 2]),
+        (["lam==0.000001", "algorithm!=sfedavg", "trial<2"], [1]),
+        (["algorithm=sfedavg"], []),
+        (["lam=none"], []),
+        (["diverged=false", "failed=false", "trial=9"], [9]),
+        (["diverged=true"], []),
+        (["rounds>7"], []),
+    ],
+)
+def test_where(path, where, trials):
+    with Store(path, readonly=True) as store:
+        assert store.table(where)["trial"] == list(trials)
+        assert store.ids(where) == [f"{i:064x}" for i in trials]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (["local_step=4"], "where must name columns of .*, got 'local_step': .*local_steps"),
+        (["local_steps"], "where must be conditions such as local_steps=12"),
+        (["local_steps="], "where must be conditions"),
+        (["local_steps>4,8"], "where takes several values for = and != only"),
+        (["local_steps>four"], "where must compare local_steps, such as 8"),
+        ({"local_steps": []}, "local_steps must not be an empty list"),
+        ("local_steps=4", "where must be a mapping or a list of conditions"),
+    ],
+)
+def test_bad_conditions_are_told(path, where, message):
+    with (
+        Store(path, readonly=True) as store,
+        pytest.raises((ValueError, TypeError), match=message),
+    ):
+        store.table(where)
+
+
+def test_ids_give_the_order(path):
+    ids = [f"{i:064x}" for i in (7, 3, 5)]
+    with Store(path, readonly=True) as store:
+        assert store.table(ids=ids)["trial"] == [7, 3, 5]
+        assert list(store.histories(ids)) == ids
+        assert store.to_pandas({"trial": [3, 5]}, ids=ids)["trial"].tolist() == [3, 5]
+
+
+def test_parameters_that_some_runs_have_not_are_missing():
+    with Store(":memory:") as store:
+        store.add([record(1), record(2, algorithm="sfedavg", learning_rate=2.0)])
+        table = store.to_pandas()
+    assert table["learning_rate"].isna().tolist() == [True, False]
+    assert list(table.columns[:4]) == ["run_id", "algorithm", "local_steps", "lam"]
+
+
+def test_one_run_by_the_beginning_of_its_id(path):
+    with Store(path, readonly=True) as store:
+        for prefix, reason in (("f", "no run f"), ("0" * 50, "several runs"), ("%", "no run")):
+            with pytest.raises(KeyError, match=reason):
+                store.get(prefix)
+        assert store.get(f"{100:064x}").trial == 100
+        with pytest.raises(KeyError):
+            store.history("nothing")
+
+
+def test_prune_deletes_what_it_is_told_and_gives_the_space_back(path):
+    size = path.stat().st_size
+    with Store(path) as store:
+        assert store.prune() == 0
+        assert store.prune(["local_steps=8", "trial>1"]) == 49
+        assert store.prune(ids=[f"{1:064x}"]) == 1
+        assert len(store) == 50
+        assert set(store.table()["local_steps"]) == {4}
+        cells = store._connection.execute("SELECT count(*) FROM cells").fetchone()
+        assert cells == (1,)
+    assert path.stat().st_size < size
+
+
+def test_exports_are_the_table(path, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    with Store(path, readonly=True) as store:
+        want = store.to_pandas(["trial<=10"])
+        store.to_csv(tmp_path / "a.csv", ["trial<=10"])
+        store.to_parquet(tmp_path / "a.parquet", ["trial<=10"])
+    pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "a.parquet"), want)
+    with open(tmp_path / "a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(want.columns)
+    assert [float(row["mean_objective"]) for row in rows] == want["mean_objective"].tolist()
+    assert [row["error"] for row in rows] == [""] * 10
+
+
+def test_the_view_is_for_sql(path):
+    with sqlite3.connect(path) as connection:
+        found = connection.execute(
+            "SELECT local_steps, count(*), sum(rounds) FROM results GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+    connection.close()
+    assert found == [(4, 50, 350), (8, 50, 350)]
+
+
+# Files that are no good ---------------------------------------------------------------
+
+
+def test_a_newer_version_is_left_alone(path):
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    connection.close()
+    for readonly in (True, False):
+        with pytest.raises(StoreError, match=rf"is of version {SCHEMA + 1}, this version of"):
+            Store(path, readonly=readonly)
+
+
+def test_what_is_not_a_store_is_refused_and_left_as_it_is(tmp_path):
+    other = tmp_path / "other.sqlite"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE t (x)")
+    connection.commit()
+    connection.close()
+    text = tmp_path / "text.txt"
+    text.write_text("local_steps = 4\n" * 100)
+    for path in (other, text):
+        before = path.read_bytes()
+        for readonly in (True, False):
+            with pytest.raises(StoreError, match="is not a store of runs"):
+                Store(path, readonly=readonly)
+        assert path.read_bytes() == before
+    with pytest.raises(StoreError, match="is a folder"):
+        Store(tmp_path)
+    with pytest.raises(StoreError, match=r"the folder of .* does not exist"):
+        Store(tmp_path / "no" / "a.sqlite")
+    with pytest.raises(StoreError, match="no store at"):
+        Store(tmp_path / "none.sqlite", readonly=True)
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9, 0.999])
+def test_a_truncated_store_is_told(path, share):
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    for readonly in (True, False):
+        with pytest.raises(StoreError, match=r"is damaged|is not a store"):
+            Store(path, readonly=readonly)
+
+
+def test_damage_inside_is_told(path):
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xa5" * (len(data) - 4096)
+    path.write_bytes(data)
+    with Store(path, readonly=True) as store:
+        for read in (store.ids, store.table, store.to_pandas, lambda: len(store)):
+            with pytest.raises(StoreError, match="is damaged"):
+                read()
+        with pytest.raises(StoreError, match="is damaged"):
+            store.get("0")
+
+
+def test_a_damaged_history_is_told(path):
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE runs SET history = x'0001' WHERE trial = 3")
+    connection.execute("UPDATE cells SET parameters = '{' WHERE cell = 1")
+    connection.commit()
+    connection.close()
+    with Store(path, readonly=True) as store:
+        with pytest.raises(StoreError, match=r"is damaged: run 0+3: the history is damaged"):
+            store.histories([f"{3:064x}"])
+        with pytest.raises(StoreError, match="is damaged"):
+            store.table()
+
+
+def test_a_locked_store_is_told(path):
+    other = sqlite3.connect(path, isolation_level=None)
+    with Store(path, timeout=0.05) as store:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"is locked by another program \(waited 0.05 s\)"):
+            store.add([record(200)])
+        assert len(store) == 100  # reading goes on
+        with pytest.raises(StoreError, match="is locked"):
+            Store(path, timeout=0.05)
+        other.execute("ROLLBACK")
+        store.add([record(200)])
+        assert len(store) == 101
+    other.close()
+
+
+def test_a_full_disk_is_told_and_nothing_stored_is_lost(path):
+    with Store(path) as store:
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+        batches = [[record(i) for i in range(k, k + 10)] for k in range(200, 400, 10)]
+        added = 0
+        with pytest.raises(StoreError, match=r"no space left to write .*; what it holds is whole"):
+            for batch in batches:
+                store.add(batch)
+                added += len(batch)
+        assert len(store) == 100 + added
+        store._connection.execute("PRAGMA max_page_count = 1000000")
+        store.add(batches[added // 10])
+    with Store(path, readonly=True) as store:
+        assert len(store) == 110 + added
+        assert store._connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_store_in_a_folder_that_cannot_be_written_is_read(path, monkeypatch):
+    from fedepm_fast import _store_file
+
+    opened = _store_file._open
+
+    def like_a_readonly_folder(path, mode, timeout, readonly=False):
+        if "immutable" not in mode:
+            raise sqlite3.OperationalError("unable to open database file")
+        return opened(path, mode, timeout, readonly)
+
+    monkeypatch.setattr(_store_file, "_open", like_a_readonly_folder)
+    with Store(path, readonly=True) as store:
+        assert len(store) == 100
+
+
+def test_the_file_is_one_and_marked(path):
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    header = path.read_bytes()[:100]
+    assert int.from_bytes(header[68:72]) == APPLICATION
+    assert int.from_bytes(header[60:64]) == SCHEMA
+    with Store(path, readonly=True) as store:
+        store.ids()
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
