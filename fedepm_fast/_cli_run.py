@@ -35,6 +35,7 @@ def run(
     stopping: common.Stopping = None,
     objective: common.ObjectiveName = "logistic",
     beta: common.Beta = 1e-3,
+    delta: common.Delta = None,
     seed: common.Seed = 0,
     trial: common.Trial = 0,
     data: common.Data = "adult",
@@ -73,7 +74,7 @@ def run(
             "learning_rate": learning_rate,
         },
     )
-    goal = common.make_objective(objective, beta)
+    goal = common.make_objective(objective, beta, delta)
     federated = common.load_data(
         data,
         clients=clients,

@@ -115,6 +115,12 @@ class Objective:
         common = {f.name for f in fields(Objective)}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in common}
 
+    def describe(self) -> dict[str, Any]:
+        """Name and parameters as plain values, for records."""
+        weights = {} if self.weights is None else {"weights": list(self.weights)}
+        common = {"name": self.name, "beta": self.beta, "regularizer": self.regularizer}
+        return {**common, **self.parameters, **weights}
+
 
 @dataclass(frozen=True)
 class Logistic(Objective):
@@ -306,8 +312,21 @@ OBJECTIVES: dict[str, type[Objective]] = {
 }
 
 
-def as_objective(objective: str | Objective) -> Objective:
-    """Return `objective`, or the one registered under that name with its defaults."""
-    if isinstance(objective, Objective):
-        return objective
-    return OBJECTIVES[check_choice("objective", objective, OBJECTIVES)]()
+def as_objective(objective: str | Objective, **parameters: Any) -> Objective:
+    """Return `objective`, or the one registered under that name, with these `parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is none of that name, or a parameter is not one of its own.
+    """
+    if not isinstance(objective, Objective):
+        objective = OBJECTIVES[check_choice("objective", objective, OBJECTIVES)]()
+    own = [f.name for f in fields(objective)]
+    for name in parameters:
+        if name not in own:
+            raise ValueError(
+                f"{name} is not a parameter of the objective {objective.name!r}: "
+                f"{', '.join(own)} are"
+            )
+    return replace(objective, **parameters) if parameters else objective

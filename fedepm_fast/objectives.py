@@ -298,12 +298,4 @@ class Problem:
 
     def describe(self) -> dict[str, Any]:
         """The objective as plain values, for records."""
-        record = {
-            "name": self.objective.name,
-            "beta": self.objective.beta,
-            "regularizer": self.objective.regularizer,
-            **self.objective.parameters,
-        }
-        if self.objective.weights is not None:
-            record["weights"] = list(self.objective.weights)
-        return record
+        return self.objective.describe()

@@ -70,7 +70,8 @@ def run(
     data : FederatedData
         The clients' rows.
     objective : str or Objective
-        ``"logistic"``, ``"least_squares"``, or an object with its own ``beta``.
+        ``"logistic"``, ``"squared_hinge"``, ``"multinomial"``, ``"least_squares"``,
+        ``"huber"``, or an object with its own ``beta``.
     seed, trial : int
         The result is a pure function of these two and the other arguments.
     stopping : str or StoppingRule, optional
