@@ -54,6 +54,15 @@ def test_a_missing_extra_is_one_line():
     )
 
 
+def test_estimators_without_scikit_learn_are_one_line():
+    done = python("import sys; sys.modules['sklearn'] = None; import fedepm_fast.sklearn")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == (
+        "ImportError: fedepm_fast.sklearn needs sklearn: pip install 'fedepm-fast[sklearn]'"
+    )
+
+
 def test_a_broken_library_is_not_mistaken_for_a_missing_one(tmp_path, monkeypatch):
     (tmp_path / "broken_library.py").write_text("import no_such_dependency\n")
     monkeypatch.syspath_prepend(tmp_path)
