@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import _cli_common as common
 from ._cli_common import INTERRUPTED, CommandFailed
 from ._cli_compare import check_plot
 from ._cli_runs import print_cells
@@ -90,6 +91,7 @@ def sweep(
     if dry_run:
         _count(runs, path)
         return
+    common.announce_compilation()
     with Store(path) as opened:
         if not quiet:
             print(f"{_size(runs)}, into {path}", flush=True)

@@ -57,9 +57,7 @@ def table(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def problems(seed: int) -> tuple[Problem, Problem, float]:
     """A split table, the same with rows clipped, and its optimum."""
     features, labels = table(seed)
-    data = FederatedData.split(
-        features, labels, RandomCuts(CLIENTS), scale="unit-norm", seed=seed
-    )
+    data = FederatedData.split(features, labels, RandomCuts(CLIENTS), scale="unit-norm", seed=seed)
     problem = make_problem(FedEPM(), data)
     mechanism = LaplaceMechanism(total_epsilon=1.0).resolve(data.n_samples, data.n_features)
     return problem, private_problem(mechanism, problem), problem.optimum(method="newton").value
