@@ -22,7 +22,7 @@ def test_the_papers_noise_is_caught_red_handed():
     half = RUNS // 2
     low, high = beta.ppf(0.025, half, 1), beta.ppf(0.975, 1, half)
     assert found.lower_bound == pytest.approx(math.log(low / high), abs=0.1)
-    assert (found.true_positive_rate, found.false_positive_rate) == (1.0, 0.0)
+    assert found.true_positive_rate > 0.98 and found.false_positive_rate == 0.0
     assert found.broken and found.stated == 0.1
     assert "REFUTED" in str(found)
 
