@@ -19,7 +19,10 @@ _HOMES = {
     "SFedProx": "algorithms",
     "FederatedData": "data",
     "Logistic": "objectives",
+    "Huber": "objectives",
     "LeastSquares": "objectives",
+    "Multinomial": "objectives",
+    "SquaredHinge": "objectives",
     "Problem": "objectives",
     "GivenRandomness": "randomness",
     "Result": "result",
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
     )
     from .algorithms import FedEPM, SFedAvg, SFedProx
     from .data import FederatedData
-    from .objectives import LeastSquares, Logistic, Problem
+    from .objectives import Huber, LeastSquares, Logistic, Multinomial, Problem, SquaredHinge
     from .randomness import GivenRandomness
     from .result import DivergenceWarning, Result
     from .runner import make_problem, run

@@ -29,7 +29,7 @@ class _Size(NamedTuple):
     """What parameters are resolved for: the size of a problem, before there is one."""
 
     n_clients: int
-    n_features: int
+    n_parameters: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,9 @@ class Cell:
         if self.max_iterations is not None:
             check_int("max_iterations", self.max_iterations, low=0)
         check_choice("engine", self.engine, ENGINES)
-        size = _Size(source.n_clients, source.n_features)
+        # A margin for each of at least two classes has as many parameters for each feature.
+        outputs = 2 if objective.task == "multiclass" else 1
+        size = _Size(source.n_clients, outputs * source.n_features)
         resolved = algorithm.resolve(cast(Problem, size))
         if resolved.coverage_rounds is not None:
             m = source.n_clients
@@ -108,13 +110,13 @@ class Cell:
         return json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     def _flat(self, data: dict[str, Any]) -> dict[str, Any]:
-        algorithm = self.algorithm.describe()
+        algorithm, objective = self.algorithm.describe(), self.objective.describe()
         return {
             "algorithm": algorithm.pop("name"),
             **algorithm,
             **data,
-            "objective": self.objective.name,
-            **dataclasses.asdict(self.objective),
+            "objective": objective.pop("name"),
+            **objective,
             "stopping": cast(StoppingRule, self.stopping).name,
             **dataclasses.asdict(cast(StoppingRule, self.stopping)),
             "max_rounds": self.max_rounds,

@@ -65,7 +65,13 @@ Stopping = Annotated[
     str | None,
     typer.Option(help="released, text or none; by default the preset's.", metavar="RULE"),
 ]
-ObjectiveName = Annotated[str, typer.Option(help="logistic or least_squares.")]
+ObjectiveName = Annotated[
+    str, typer.Option(help="logistic, squared_hinge, multinomial, least_squares or huber.")
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="huber: residuals beyond it count linearly.", show_default="1.0"),
+]
 Beta = Annotated[float, typer.Option(help="Weight of the l2 regulariser.")]
 Seed = Annotated[int, typer.Option(help="Of the split and of the run.")]
 Trial = Annotated[int, typer.Option(help="Another run on the same split.")]
@@ -146,13 +152,11 @@ def make(cls: type[Algorithm], options: dict[str, Any], *, lenient: bool = False
     return cls(**given)
 
 
-def make_objective(name: str, beta: float) -> Objective:
+def make_objective(name: str, beta: float, delta: float | None) -> Objective:
     """The objective that the options name."""
-    from dataclasses import replace
-
     from .objectives import as_objective
 
-    return replace(as_objective(name), beta=beta)
+    return as_objective(name, beta=beta, **({} if delta is None else {"delta": delta}))
 
 
 # Output ------------------------------------------------------------------------------------

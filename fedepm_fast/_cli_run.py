@@ -36,6 +36,7 @@ def run(
     stopping: common.Stopping = None,
     objective: common.ObjectiveName = "logistic",
     beta: common.Beta = 1e-3,
+    huber_delta: common.Delta = None,
     seed: common.Seed = 0,
     trial: common.Trial = 0,
     private: Annotated[
@@ -114,7 +115,7 @@ def run(
             if value is not None:
                 raise ValueError(f"{name} needs --private")
     chosen = common.make(ALGORITHMS[check_choice("algorithm", algorithm, ALGORITHMS)], options)
-    goal = common.make_objective(objective, beta)
+    goal = common.make_objective(objective, beta, huber_delta)
     federated = common.load_data(
         data,
         clients=clients,

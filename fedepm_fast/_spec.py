@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from .objectives import Objective, as_objective
 from .stopping import RULES, StoppingRule
 from .sweeps import Sweep
 
-_OBJECTIVE = ("objective", *(f.name for f in fields(Objective)))
+_OBJECTIVE = ("objective", "beta", "regularizer", "delta", "classes")
 _SETTINGS = ("stopping", "rounds", "max_rounds", "max_iterations", "engine")
 _TOP = ("data", "algorithm", "zip", "trials", "seed", *_OBJECTIVE, *_SETTINGS)
 
@@ -103,7 +103,7 @@ def _algorithm(values: dict[str, Any]) -> Algorithm:
 
 
 def _objective(values: dict[str, Any]) -> Objective:
-    return replace(as_objective(values.pop("objective", "logistic")), **values)
+    return as_objective(values.pop("objective", "logistic"), **values)
 
 
 def _rule(value: Any) -> StoppingRule:

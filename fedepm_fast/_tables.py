@@ -44,6 +44,7 @@ OF_DATA = (
     "objective",
     "beta",
     "regularizer",
+    "delta",
     "stopping",
     "max_rounds",
 )

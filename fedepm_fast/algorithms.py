@@ -140,10 +140,10 @@ class Algorithm:
     def resolve(self, problem: Problem) -> Self:
         """This algorithm with every default that depends on preset or data filled in."""
         noise = self.noise_model
-        if problem.n_features < noise.min_features:
+        if problem.n_parameters < noise.min_features:
             raise ValueError(
-                f"noise {noise.name!r} needs at least {noise.min_features} features, "
-                f"the data have {problem.n_features}"
+                f"noise {noise.name!r} needs at least {noise.min_features} parameters, "
+                f"the problem has {problem.n_parameters}"
             )
         return dataclasses.replace(self, noise=noise.name)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-TASKS = ("classification", "regression")
+TASKS = ("classification", "multiclass", "regression")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class FederatedData:
         Parameters
         ----------
         clients : iterable of pairs of array_like, shapes (d_i, n) and (d_i,)
-        task : {"classification", "regression"}, optional
+        task : {"classification", "multiclass", "regression"}, optional
             As in `split`; labels are held as they are unless it is given.
         description : mapping, optional
         **kwargs
@@ -175,13 +175,13 @@ class FederatedData:
         ----------
         features : array_like or scipy sparse array, shape (d, n)
         labels : array_like of shape (d,)
-            For classification any two values; unless they are 0 and 1, the smaller becomes 0,
-            the larger 1, and ``description["label_mapping"]`` says so. Real numbers for
-            regression.
+            For classification any two values, for multiclass any values, strings or whole
+            numbers; unless they are 0, 1, ... already, the smallest becomes 0, the next 1, and
+            so on, and ``description["label_mapping"]`` says so. Real numbers for regression.
         partition : Partitioner or array_like of shape (d,)
             How to split, see `fedepm_fast.partition`; or the client of every row, numbers or
             strings.
-        task : {"classification", "regression"}
+        task : {"classification", "multiclass", "regression"}
         scale : {"unit-norm"}, optional
             Divide every column by its Euclidean norm over all rows, as the paper does. Columns
             of zeros stay so, and ``description["zero_columns"]`` names them.
@@ -305,12 +305,16 @@ class FederatedData:
         b = self.labels
         return bool(((b == 0) | (b == 1)).all())
 
-    def packed(self, loss: str) -> ClientRows:
-        """The rows as the compiled kernels of a loss read them, in float64; packed once."""
+    def packed(self, loss: str, **parameters: Any) -> ClientRows:
+        """The rows as the compiled kernels of a loss read them, in float64; packed once.
+
+        `parameters` are those of the loss, and weights, as `kernels.losses.pack` takes them.
+        """
         from .kernels import losses
 
         packed = self.__dict__.setdefault("_packed", {})
-        if loss not in packed:
+        key = (loss, *sorted(parameters.items()))
+        if key not in packed:
             rows = None
             if self._narrow is not None:
                 table, rows = self._narrow(), self.rows
@@ -318,11 +322,11 @@ class FederatedData:
                 table = self.features
             else:
                 table, rows = self._table, self.rows
-            packed[loss] = losses.pack(
+            packed[key] = losses.pack(
                 table, self.labels, self.client_sizes, loss=loss, dtype=np.float64, rows=rows,
-                checked=True,
+                checked=True, **parameters,
             )  # fmt: skip
-        return packed[loss]
+        return packed[key]
 
     # What it holds ----------------------------------------------------------------------
 
@@ -349,7 +353,7 @@ class FederatedData:
 
     @property
     def label_mapping(self) -> dict[str, int] | None:
-        """Which given label became 0 and which 1; None where none was changed."""
+        """Which given label became which number; None where none was changed."""
         return self.description.get("label_mapping")
 
     @cached_property
@@ -378,7 +382,8 @@ class FederatedData:
             f"{sizes.max()} rows"
         )
         if self.label_mapping:
-            text += "; labels " + ", ".join(f"{a} -> {b}" for a, b in self.label_mapping.items())
+            pairs = [f"{a} -> {b}" for a, b in self.label_mapping.items()]
+            text += "; labels " + ", ".join([*pairs[:5], *["..."] * (len(pairs) > 5)])
         if zeros := self.description.get("zero_columns"):
             names = [self.feature_names[j] if self.feature_names else str(j) for j in zeros[:5]]
             text += f"; only zeros in column{'s' if len(zeros) > 1 else ''} {', '.join(names)}"
@@ -404,29 +409,36 @@ def _labels(values: ArrayLike, task: str) -> tuple[NDArray[np.float64], dict[str
     check_choice("task", task, TASKS)
     if task == "regression":
         return check_array("labels", values), {"task": task}
-    y, mapping = binary_labels(values)
+    y, mapping = class_labels(values, two=task == "classification")
     return y, {"task": task} | ({} if mapping is None else {"label_mapping": mapping})
 
 
-def binary_labels(values: ArrayLike) -> tuple[NDArray[np.float64], dict[str, int] | None]:
-    """Labels as 0.0 and 1.0, and the mapping, or None where they are 0 and 1 already.
+def class_labels(
+    values: ArrayLike, *, two: bool
+) -> tuple[NDArray[np.float64], dict[str, int] | None]:
+    """Labels as 0.0, 1.0, ..., and the mapping, or None where they are such already.
 
     Raises
     ------
     ValueError
-        If some are missing, or there are not exactly two values.
+        If some are missing, there are not exactly two values, or (with `two` False) only one,
+        or more than two that are fractions.
     """
     labels = check_values("labels", values)
     found, codes = np.unique(labels, return_inverse=True)
-    if len(found) != 2:
+    if len(found) != 2 and (two or len(found) < 2):
         shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+        wanted, task = ("exactly", "classification") if two else ("at least", "multiclass")
         raise ValueError(
-            f"labels must have exactly two values for classification, got {len(found)}: {shown}"
+            f"labels must have {wanted} two values for {task}, got {len(found)}: {shown}"
         )
+    if labels.dtype.kind == "f" and len(found) > 2 and (found != np.round(found)).any():
+        first = labels[labels != np.round(labels)][0]
+        raise ValueError(f"labels must be strings or whole numbers for multiclass, got {first}")
     y = codes.astype(np.float64)
-    if labels.dtype.kind in "buif" and (found == [0, 1]).all():
+    if labels.dtype.kind in "buif" and (found == np.arange(len(found))).all():
         return y, None
-    return y, {str(found[0]): 0, str(found[1]): 1}
+    return y, {str(name): k for k, name in enumerate(found)}
 
 
 _BLOCK = 1 << 16  # rows at a time, so that no temporary is as large as the table

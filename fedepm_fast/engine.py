@@ -194,7 +194,7 @@ class _Run:
         lists["local_time"].append(0.0)
         if stopping is None:
             return ()
-        f, n, m = lists["objective"], self.problem.n_features, self.problem.n_clients
+        f, n, m = lists["objective"], self.problem.n_parameters, self.problem.n_clients
         names = stopping.fired(n, m, f, lists["grad_mean_sq"])
         diverged = has_diverged(f[-1] / (self.settings.unit or abs(f[0]) or 1.0), names)
         return (DIVERGED,) if diverged else names

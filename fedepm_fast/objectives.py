@@ -1,11 +1,10 @@
-"""Clients' objectives: pointwise losses, and a loss bound to federated data.
+"""Clients' objectives: a loss bound to federated data.
 
 Every client's objective has one form,
 
     f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2,
 
-so a loss is three pointwise functions of the margin ``t = <a, w>`` and the label ``b``, and
-a bound on its curvature.
+with a loss of `fedepm_fast.losses`.
 """
 
 from __future__ import annotations
@@ -13,130 +12,43 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
-from ._validation import check_array, check_choice, check_real
+from ._validation import check_array, check_choice
+from .losses import (
+    OBJECTIVES,
+    REGULARIZERS,
+    Huber,
+    LeastSquares,
+    Logistic,
+    Multinomial,
+    Objective,
+    SquaredHinge,
+    as_objective,
+)
 
 if TYPE_CHECKING:
     from .data import FederatedData
     from .kernels.losses import ClientRows
 
+__all__ = [
+    "OBJECTIVES",
+    "REGULARIZERS",
+    "Huber",
+    "LeastSquares",
+    "Logistic",
+    "Multinomial",
+    "Objective",
+    "Optimum",
+    "Problem",
+    "SquaredHinge",
+    "as_objective",
+]
+
 Array = NDArray[np.float64]
-
-#: How the regulariser's weight follows from ``beta``: ``"beta/d"`` divides by the number of
-#: samples of the client (the authors' program), ``"beta"`` does not (the printed equations).
-REGULARIZERS = ("beta/d", "beta")
-
-
-@dataclass(frozen=True)
-class Objective:
-    """A loss and its l2 regulariser.
-
-    Parameters
-    ----------
-    beta : float
-        Weight of the regulariser, at least 0.
-    regularizer : {"beta/d", "beta"}, optional
-        ``reg_i = beta / d_i`` or ``reg_i = beta``. By default the preset of the algorithm
-        decides.
-    """
-
-    beta: float = 1e-3
-    regularizer: str | None = None
-
-    name: ClassVar[str]
-    task: ClassVar[str]
-    #: An upper bound of the second derivative of `loss` in the margin.
-    curvature: ClassVar[float]
-    #: An upper bound of the derivative of `loss` in the margin, for any label; None without one.
-    slope: ClassVar[float | None] = None
-    #: Name of the loss among the compiled kernels, if they have it.
-    kernel: ClassVar[str | None] = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "beta", check_real("beta", self.beta, low=0.0))
-        if self.regularizer is not None:
-            check_choice("regularizer", self.regularizer, REGULARIZERS)
-
-    @staticmethod
-    def loss(t: Array, b: Array) -> Array:
-        """Pointwise loss of margins `t` and labels `b`."""
-        raise NotImplementedError
-
-    @staticmethod
-    def derivative(t: Array, b: Array) -> Array:
-        """Derivative of `loss` in `t`."""
-        raise NotImplementedError
-
-    @staticmethod
-    def second_derivative(t: Array, b: Array) -> Array:
-        """Second derivative of `loss` in `t`."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Logistic(Objective):
-    """Logistic loss, ``softplus(t) - b*t`` for labels 0 and 1.
-
-    Both functions are evaluated at the signed margin ``(1 - 2b) t``, where they neither
-    overflow nor cancel: ``softplus(t) - t`` would lose every digit for large `t`.
-    """
-
-    name: ClassVar[str] = "logistic"
-    task: ClassVar[str] = "classification"
-    curvature: ClassVar[float] = 0.25
-    slope: ClassVar[float | None] = 1.0
-    kernel: ClassVar[str | None] = "logistic"
-
-    @staticmethod
-    def loss(t: Array, b: Array) -> Array:
-        s = (1 - 2 * b) * t
-        return np.maximum(s, 0) + np.log1p(np.exp(-np.abs(s)))
-
-    @staticmethod
-    def derivative(t: Array, b: Array) -> Array:
-        sign = 1 - 2 * b
-        return sign * expit(sign * t)
-
-    @staticmethod
-    def second_derivative(t: Array, b: Array) -> Array:
-        return expit(t) * expit(-t)
-
-
-@dataclass(frozen=True)
-class LeastSquares(Objective):
-    """Least squares, ``(t - b)^2 / 2`` for real labels."""
-
-    name: ClassVar[str] = "least_squares"
-    task: ClassVar[str] = "regression"
-    curvature: ClassVar[float] = 1.0
-    kernel: ClassVar[str | None] = "least_squares"
-
-    @staticmethod
-    def loss(t: Array, b: Array) -> Array:
-        return 0.5 * (t - b) ** 2
-
-    @staticmethod
-    def derivative(t: Array, b: Array) -> Array:
-        return t - b
-
-    @staticmethod
-    def second_derivative(t: Array, b: Array) -> Array:
-        return np.ones_like(t)
-
-
-OBJECTIVES: dict[str, type[Objective]] = {cls.name: cls for cls in (Logistic, LeastSquares)}
-
-
-def as_objective(objective: str | Objective) -> Objective:
-    """Return `objective`, or the one registered under that name with its defaults."""
-    if isinstance(objective, Objective):
-        return objective
-    return OBJECTIVES[check_choice("objective", objective, OBJECTIVES)]()
 
 
 class Optimum(NamedTuple):
@@ -167,12 +79,7 @@ class Problem:
         objective = as_objective(self.objective)
         if objective.regularizer is None:
             objective = replace(objective, regularizer=REGULARIZERS[0])
-        object.__setattr__(self, "objective", objective)
-        if objective.task == "classification" and not self.data.is_binary:
-            raise ValueError(
-                f"labels must be 0 or 1 for the {objective.name} objective; "
-                "FederatedData.split maps any two values to them"
-            )
+        object.__setattr__(self, "objective", objective.fit_to(self.data))
 
     @property
     def n_clients(self) -> int:
@@ -180,9 +87,9 @@ class Problem:
         return self.data.n_clients
 
     @property
-    def n_features(self) -> int:
-        """Number of coordinates, n."""
-        return self.data.n_features
+    def n_parameters(self) -> int:
+        """Number of coordinates of a point, n: one per feature, or per class and feature."""
+        return self.objective.n_outputs * self.data.n_features
 
     @cached_property
     def reg(self) -> Array:
@@ -191,17 +98,35 @@ class Problem:
         beta = self.objective.beta
         return beta / sizes if self.objective.regularizer == "beta/d" else np.full(len(sizes), beta)
 
+    @cached_property
+    def _weights(self) -> Array | float:
+        """Weights of the coordinates in the regulariser."""
+        if self.objective.weights is None:
+            return 1.0
+        return np.tile(self.objective.weights, self.objective.n_outputs)
+
+    def margins(self, features: Any, w: Array) -> Array:
+        """Margins of rows at a point: (d,), or (d, K) for the multinomial objective."""
+        outputs = self.objective.n_outputs
+        return features @ (w if outputs == 1 else w.reshape(outputs, -1).T)
+
+    def _pull_back(self, features: Any, slopes: Array) -> Array:
+        """The sum of rows times their slopes: the adjoint of `margins`, shape (n,)."""
+        return (features.T @ slopes).T.ravel()
+
     # One client -------------------------------------------------------------------------
 
     def value(self, i: int, w: Array) -> float:
         """f_i(w)."""
         a, b = self.data.client(i)
-        return float(self.objective.loss(a @ w, b).mean() + self.reg[i] / 2 * (w @ w))
+        losses = self.objective.loss(self.margins(a, w), b)
+        return float(losses.mean() + self.reg[i] / 2 * (self._weights * w @ w))
 
     def gradient(self, i: int, w: Array) -> Array:
         """The gradient of f_i at w, shape (n,)."""
         a, b = self.data.client(i)
-        return a.T @ (self.objective.derivative(a @ w, b) / len(b)) + self.reg[i] * w
+        slopes = self.objective.derivative(self.margins(a, w), b)
+        return self._pull_back(a, slopes / len(b)) + self.reg[i] * (self._weights * w)
 
     # All clients ------------------------------------------------------------------------
 
@@ -210,13 +135,14 @@ class Problem:
         x = np.asarray(x, dtype=np.float64)
         if x.ndim == 2:
             return np.array([self.value(i, x[i]) for i in range(self.n_clients)])
-        losses = self.objective.loss(self.data.features @ x, self.data.labels)
+        losses = self.objective.loss(self.margins(self.data.features, x), self.data.labels)
         sums = np.add.reduceat(losses, self.data.offsets[:-1])
-        return sums / self.data.client_sizes + self.reg / 2 * (x @ x)
+        return sums / self.data.client_sizes + self.reg / 2 * (self._weights * x @ x)
 
     def gradients(self, x: ArrayLike) -> Array:
         """Gradients of f_i, shape (m, n); `x` is one point (n,) or a point for each (m, n)."""
-        points = np.broadcast_to(np.asarray(x, dtype=np.float64), (self.n_clients, self.n_features))
+        shape = (self.n_clients, self.n_parameters)
+        points = np.broadcast_to(np.asarray(x, dtype=np.float64), shape)
         return np.stack([self.gradient(i, points[i]) for i in range(self.n_clients)])
 
     def total_value(self, x: Array) -> float:
@@ -225,20 +151,28 @@ class Problem:
 
     def total_gradient(self, x: Array) -> Array:
         """The gradient of f at x, shape (n,)."""
-        residual = self.objective.derivative(self.data.features @ x, self.data.labels)
-        return self.data.features.T @ (residual * self._sample_weights) + self.reg.sum() * x
+        a, b = self.data.features, self.data.labels
+        slopes = self.objective.derivative(self.margins(a, x), b)
+        weighted = (slopes.T * self._sample_weights).T
+        return self._pull_back(a, weighted) + self.reg.sum() * (self._weights * x)
 
     def total_hessian(self, x: Array) -> Array:
         """The Hessian of f at x, shape (n, n)."""
         a, b = self.data.features, self.data.labels
-        weight = self.objective.second_derivative(a @ x, b) * self._sample_weights
-        weighted = (
-            a.multiply(weight[:, None]).tocsr() if self.data.is_sparse else a * weight[:, None]
-        )
-        hessian = a.T @ weighted
-        if self.data.is_sparse:
-            hessian = hessian.toarray()
-        return hessian + self.reg.sum() * np.eye(self.n_features)
+        outputs, n = self.objective.n_outputs, self.data.n_features
+        curvature = self.objective.second_derivative(self.margins(a, x), b)
+        curvature = curvature.reshape(-1, outputs, outputs)
+        hessian = np.empty((outputs, n, outputs, n))
+        for k in range(outputs):
+            for h in range(k + 1):
+                weight = curvature[:, k, h] * self._sample_weights
+                if self.data.is_sparse:
+                    block = (a.T @ a.multiply(weight[:, None]).tocsr()).toarray()
+                else:
+                    block = a.T @ (a * weight[:, None])
+                hessian[k, :, h] = hessian[h, :, k] = block
+        full = hessian.reshape(2 * (self.n_parameters,))
+        return full + self.reg.sum() * np.diag(np.broadcast_to(self._weights, x.shape))
 
     @cached_property
     def _sample_weights(self) -> Array:
@@ -249,7 +183,7 @@ class Problem:
         """A Lipschitz constant r_i of each gradient, shape (m,).
 
         ``r_i = curvature * sigma_max(A_i)^2 / d_i + reg_i``, exact for least squares and a
-        tight bound for the logistic loss.
+        tight bound for the other losses (with reg_i times the largest weight, an upper bound).
         """
         from scipy.sparse.linalg import svds
 
@@ -260,7 +194,8 @@ class Problem:
                 sigma[i] = svds(a, k=1, return_singular_vectors=False, random_state=0)[0]
             else:
                 sigma[i] = np.linalg.norm(a.toarray() if self.data.is_sparse else a, 2)
-        return self.objective.curvature * sigma**2 / self.data.client_sizes + self.reg
+        largest = np.max(self._weights)
+        return self.objective.curvature * sigma**2 / self.data.client_sizes + self.reg * largest
 
     def optimum(self, start: ArrayLike | None = None, *, method: str = "bfgs") -> Optimum:
         """Minimise f.
@@ -282,7 +217,7 @@ class Problem:
         from scipy.optimize import minimize
 
         check_choice("method", method, ("bfgs", "newton"))
-        m, n = self.n_clients, self.n_features
+        m, n = self.n_clients, self.n_parameters
         x = np.zeros(n) if start is None else check_array("start", start, shape=(n,))
         tolerance = 1e-9
         gradient = self.total_gradient(x)
@@ -301,7 +236,7 @@ class Problem:
 
     def _newton(self, x: Array, gradient: Array) -> tuple[Array, Array]:
         """Newton steps from `x` while they halve the gradient: the last point and its gradient."""
-        for _ in range(20 if self.n_features <= 500 else 0):
+        for _ in range(20 if self.n_parameters <= 500 else 0):
             try:
                 candidate = x - np.linalg.solve(self.total_hessian(x), gradient)
             except np.linalg.LinAlgError:
@@ -313,10 +248,14 @@ class Problem:
         return x, gradient
 
     def accuracy(self, x: Array) -> float | None:
-        """Share of rows with ``[<a, x> > 0] = b``; None unless the task is classification."""
-        if self.objective.task != "classification":
+        """Share of rows whose label is predicted; None for regression.
+
+        The prediction is ``<a, x> > 0``, or the class with the largest margin.
+        """
+        if self.objective.task == "regression":
             return None
-        return float(np.mean((self.data.features @ x > 0) == self.data.labels))
+        predicted = self.objective.predict(self.margins(self.data.features, x))
+        return float(np.mean(predicted == self.data.labels))
 
     # Compiled ---------------------------------------------------------------------------
 
@@ -329,7 +268,10 @@ class Problem:
     @property
     def rows(self) -> ClientRows:
         """The clients' rows, packed for the compiled kernels in float64."""
-        return self.data.packed(str(self.objective.kernel))
+        objective = self.objective
+        return self.data.packed(
+            str(objective.kernel), weights=objective.weights, **objective.parameters
+        )
 
     def size_at_start(self, start: Array | None) -> float:
         """``|f|`` at the mean of the clients' parameters at the start, compiled."""
@@ -337,13 +279,13 @@ class Problem:
             return self.n_clients * math.log(2.0)
         from .kernels import losses
 
-        x = np.zeros(self.n_features) if start is None else start.reshape(-1, self.n_features)
-        x = x.reshape(-1, self.n_features).mean(axis=0)
+        n = self.n_parameters
+        x = np.zeros(n) if start is None else start.reshape(-1, n).mean(axis=0)
         return abs(float(losses.values(self.rows, x, reg=self.reg).sum()))
 
     def accuracies(self, points: Array) -> Array | None:
         """`accuracy` of each of the `points`, shape (t, n), compiled."""
-        if self.objective.task != "classification":
+        if self.objective.task == "regression":
             return None
         from .kernels import accuracy
 
@@ -356,8 +298,4 @@ class Problem:
 
     def describe(self) -> dict[str, Any]:
         """The objective as plain values, for records."""
-        return {
-            "name": self.objective.name,
-            "beta": self.objective.beta,
-            "regularizer": self.objective.regularizer,
-        }
+        return self.objective.describe()

@@ -302,7 +302,7 @@ def simulate(
     is that of the last round only, and NaN before.
     """
     began = perf_counter()
-    m, n, k0 = problem.n_clients, problem.n_features, algorithm.local_steps
+    m, n, k0 = problem.n_clients, problem.n_parameters, algorithm.local_steps
     m0 = clients_per_round(algorithm.participation, m)
     if algorithm.coverage_rounds is not None:
         check_coverage(algorithm.coverage_rounds, m, m0)

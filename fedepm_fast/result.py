@@ -196,7 +196,8 @@ class Result:
             ),
             (
                 "objective",
-                f"{o['name']}, beta {o['beta']:g} (weight {o['regularizer']} per client)",
+                f"{o['name']}, beta {o['beta']:g} (weight {o['regularizer']} per client)"
+                + (f", delta {o['delta']:g}" if "delta" in o else ""),
             ),
             ("f(x)/m", f"{self.mean_objective:.{'6f' if self.mean_objective < 1e6 else '6g'}}"),
             ("communication rounds", f"{self.rounds} ({self.iterations} local iterations)"),
@@ -209,7 +210,9 @@ class Result:
             ("stopped", self.message),
         ]
         width = max(len(label) for label, _ in rows)
-        lines = [f"{LABELS[a['name']]} on {self.n_clients} clients, {len(self.x)} features"]
+        classes = o.get("classes", 1)
+        size = f"{len(self.x) // classes} features" + (f", {classes} classes" * (classes > 1))
+        lines = [f"{LABELS[a['name']]} on {self.n_clients} clients, {size}"]
         for label, text in rows:
             # 80 columns, continued below the text.
             first, *rest = textwrap.wrap(text, 76 - width)

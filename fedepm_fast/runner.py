@@ -70,7 +70,8 @@ def run(
     data : FederatedData
         The clients' rows.
     objective : str or Objective
-        ``"logistic"``, ``"least_squares"``, or an object with its own ``beta``.
+        ``"logistic"``, ``"squared_hinge"``, ``"multinomial"``, ``"least_squares"``,
+        ``"huber"``, or an object with its own ``beta``.
     seed, trial : int
         The result is a pure function of these two and the other arguments.
     stopping : str or StoppingRule, optional
@@ -115,7 +116,7 @@ def run(
     8
     """
     problem = make_problem(algorithm, data, objective)
-    m, n = problem.n_clients, problem.n_features
+    m, n = problem.n_clients, problem.n_parameters
     resolved = algorithm.resolve(problem)
     if resolved.coverage_rounds is not None:
         check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))

@@ -169,8 +169,8 @@ class Synthetic(Source):
 
     Parameters
     ----------
-    task : {"logistic", "least_squares"}
-    clients, features, heterogeneity, imbalance, density, scale, dtype
+    task : {"logistic", "multinomial", "least_squares"}
+    clients, features, heterogeneity, imbalance, density, n_classes, scale, dtype
         As in `synthetic.make_federated`.
     samples : int, optional
         Rows in all; 200 for each client by default.
@@ -186,6 +186,7 @@ class Synthetic(Source):
     imbalance: float = 0.0
     label_noise: float = 1.0
     density: float | None = None
+    n_classes: int = 3
     scale: str | None = "unit-norm"
     dtype: str = "float64"
     name: str = field(default="synthetic", init=False)
@@ -218,6 +219,8 @@ class Synthetic(Source):
     @property
     def identity(self) -> dict[str, Any]:
         found = dataclasses.asdict(self)
+        if self.task != "multinomial":
+            del found["n_classes"]
         return {"data": found.pop("name"), **found}
 
     def split(self, seed: int) -> FederatedData:
@@ -324,11 +327,13 @@ def from_options(
     if "scale" in given and isinstance(given["scale"], bool):
         given["scale"] = "unit-norm" if given["scale"] else None
     if source == "synthetic":
-        return Synthetic(task=loss.name, **given)
+        if loss.task == "multiclass" and loss.classes is not None:
+            given.setdefault("n_classes", loss.classes)
+        return Synthetic(task=synthetic.BY_TASK[loss.task], **given)
     how = {name: given.pop(name) for name in _HOW if name in given}
     if source == "adult":
-        if loss.task != TASKS[0]:
-            raise ValueError(f"objective must be logistic for adult, got {loss.name!r}")
+        if loss.task == "regression":
+            raise ValueError(f"objective must be of two classes for adult, got {loss.name!r}")
         return Partitioned(read_adult(), make_partition(**how))
     if how and given.get("client_column") is not None:
         raise ValueError(f"{next(iter(how))} and client_column exclude each other")

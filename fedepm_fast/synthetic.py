@@ -14,16 +14,21 @@ from .data import FederatedData, column_norms, divide_columns
 
 Array = NDArray[np.float64]
 
-TASKS = {"logistic": "classification", "least_squares": "regression"}
+TASKS = {
+    "logistic": "classification",
+    "multinomial": "multiclass",
+    "least_squares": "regression",
+}
+BY_TASK = {kind: task for task, kind in TASKS.items()}
 
 
 class Truth(NamedTuple):
     """The parameters behind the labels, for features before any scaling."""
 
     common: Array
-    """w, shape (n,)."""
+    """w, shape (n,), or (K, n) for the multinomial task."""
     clients: Array
-    """w + h*v_i / sqrt(n), shape (m, n)."""
+    """w + h*v_i / sqrt(n), shape (m, n) or (m, K, n)."""
 
 
 def make_federated(
@@ -36,6 +41,7 @@ def make_federated(
     imbalance: float = 0.0,
     noise: float = 1.0,
     density: float | None = None,
+    n_classes: int = 3,
     scale: str | None = None,
     dtype: Any = np.float64,
     seed: int = 0,
@@ -47,13 +53,14 @@ def make_federated(
     margins ``a.(w + h*v_i)`` have variance about ``(1 + h^2)^2`` at any n). h = 0 gives
     identically distributed clients; at h = 1 they differ as much from each other as a client's
     rows do. Labels are Bernoulli with the logistic function of ``margin / noise`` (`logistic`),
-    or the margin plus normal noise of deviation `noise` (`least_squares`). With a `density`
+    the margin plus normal noise of deviation `noise` (`least_squares`), or drawn by the softmax of
+    K margins over `noise` (`multinomial`, whose w and v_i are (K, n)). With a `density`
     below 1 every entry is kept with that probability and divided by its square root, which
     leaves the variance of the margins as it is.
 
     Parameters
     ----------
-    task : {"logistic", "least_squares"}
+    task : {"logistic", "multinomial", "least_squares"}
     clients : int
         m.
     samples : int or array_like of shape (m,)
@@ -66,9 +73,11 @@ def make_federated(
         With `samples` one number: sizes follow a lognormal law with this deviation of the
         logarithm; 0 gives sizes that differ by at most one.
     noise : float
-        Above 0 for `logistic`, at least 0 for `least_squares`.
+        Above 0 for `logistic` and `multinomial`, at least 0 for `least_squares`.
     density : float, optional
         Expected share of the entries that are not zero, in (0, 1]; the features are CSR then.
+    n_classes : int
+        K, for `multinomial`.
     scale : {"unit-norm"}, optional
         Divide every column by its norm at the end, as the paper does with its data: the
         algorithms' default parameters are made for that scale.
@@ -93,14 +102,15 @@ def make_federated(
     n = check_int("features", features, low=1)
     h = check_real("heterogeneity", heterogeneity, low=0.0)
     spread = check_real("imbalance", imbalance, low=0.0)
-    noise = check_real("noise", noise, low=0.0, open_low=task == "logistic")
+    noise = check_real("noise", noise, low=0.0, open_low=task != "least_squares")
     if density is not None:
         density = check_real("density", density, low=0.0, high=1.0, open_low=True)
     if scale is not None:
         check_choice("scale", scale, ("unit-norm",))
     dtype = _check_dtype(dtype)
     seed = check_int("seed", seed)
-    w, common = _common(seed, n)
+    n_classes = check_int("n_classes", n_classes, low=2)
+    w, common = _common(seed, (n_classes, n) if task == "multinomial" else (n,))
     sizes = _sizes(samples, m, spread, common)
 
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -116,13 +126,16 @@ def make_federated(
             rng.standard_normal(out=a, dtype=dtype)
             a += shift.astype(dtype)
             # Not BLAS, whose last bits depend on its threads.
-            margin = np.einsum("tj,j->t", a, own.astype(dtype))
+            product = "tj,j->t" if own.ndim == 1 else "tj,kj->tk"
+            margin = np.einsum(product, a, own.astype(dtype))
         else:
             a = _sparse_rows(rng, int(sizes[i]), n, density or 1.0, shift, dtype)
             blocks.append(a)
-            margin = a @ own.astype(dtype)
+            margin = a @ own.T.astype(dtype)
         if task == "logistic":
             labels[rows] = rng.random(sizes[i]) < expit(margin / noise)
+        elif task == "multinomial":
+            labels[rows] = (margin / noise + rng.gumbel(size=margin.shape)).argmax(axis=1)
         else:
             labels[rows] = margin + noise * rng.normal(size=sizes[i])
     table: Any = dense if dense is not None else sparse.vstack(blocks, format="csr")
@@ -142,6 +155,7 @@ def make_federated(
             "imbalance": spread,
             "noise": noise,
             "density": density,
+            **({"n_classes": n_classes} if task == "multinomial" else {}),
             "scale": scale,
             "seed": seed,
         },
@@ -159,23 +173,27 @@ def true_parameters(data: FederatedData) -> Truth:
     note = data.description
     if not str(note.get("source")).startswith("synthetic "):
         raise ValueError(f"data must come from make_federated, got {data.summary()}")
-    w, _ = _common(note["seed"], data.n_features)
+    shape: tuple[int, ...] = (data.n_features,)
+    if note["task"] == TASKS["multinomial"]:
+        shape = (note["n_classes"], *shape)
+    w, _ = _common(note["seed"], shape)
     h = note["heterogeneity"]
     own = [_client(note["seed"], i, w, h)[1] for i in range(data.n_clients)]
     return Truth(w, np.stack(own))
 
 
-def _common(seed: int, n: int) -> tuple[Array, np.random.Generator]:
+def _common(seed: int, shape: tuple[int, ...]) -> tuple[Array, np.random.Generator]:
     """The common parameter, and the stream that it came from."""
     rng = _stream(seed, 0)
-    return rng.normal(size=n) / np.sqrt(n), rng
+    return rng.normal(size=shape) / np.sqrt(shape[-1]), rng
 
 
 def _client(seed: int, i: int, w: Array, h: float) -> tuple[Array, Array, np.random.Generator]:
     """Shift of client i's rows, its parameter, and the stream of its rows."""
     rng = _stream(seed, 1, i)
-    n = len(w)
-    return h * rng.normal(size=n), w + h * rng.normal(size=n) / np.sqrt(n), rng
+    n = w.shape[-1]
+    shift = h * rng.normal(size=(n,))
+    return shift, w + h * rng.normal(size=w.shape) / np.sqrt(n), rng
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:

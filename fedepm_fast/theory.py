@@ -196,8 +196,8 @@ def descent_lemma(
     r, step = problem.lipschitz(), algorithm.steps(problem)
     (lam, eta), m = algorithm.weights, problem.n_clients
 
-    x = np.zeros(problem.n_features)
-    W = np.zeros((m, problem.n_features))
+    x = np.zeros(problem.n_parameters)
+    W = np.zeros((m, problem.n_parameters))
     F = [penalty_objective(problem, x, W, lam, eta)]
     right, right_sharp = [], []
     for k, S, new_x, new_W, mu in _noise_free_iterations(algorithm, problem, rounds, seed):
@@ -218,7 +218,7 @@ def _noise_free_iterations(
     algorithm: FedEPM, problem: Problem, rounds: int, seed: int
 ) -> Iterator[tuple[int, NDArray[np.intp], Array, Array, Array]]:
     """Every local iteration of a noise-free run: k, S, x, W after it, and mu of S."""
-    m, n = problem.n_clients, problem.n_features
+    m, n = problem.n_clients, problem.n_parameters
     randomness = CounterRandomness(seed)
     m0 = clients_per_round(algorithm.participation, m)
     W, step, k = np.zeros((m, n)), algorithm.steps(problem), 0
@@ -235,7 +235,7 @@ def _noise_free_iterations(
 
 
 def _points(problem: Problem, x: ArrayLike, W: ArrayLike | None) -> tuple[Array, Array]:
-    shape = (problem.n_clients, problem.n_features)
+    shape = (problem.n_clients, problem.n_parameters)
     x = check_array("x", x, shape=shape[1:])
     if W is None:
         return x, np.broadcast_to(x, shape)

@@ -51,7 +51,7 @@ def client_kernels(layout: str, loss: str) -> ClientKernels:
             total += chunk(rows, i, c, w, want, part, rest)
             if want and c > 0:
                 _add(gradient, part)
-        return _finish(total, size(rows, i), w, reg, want, gradient)
+        return _finish(total, size(rows, i), w, reg, rows[-1], want, gradient)
 
     # `selected` does not call it, which would compile it for both.
     @kernel
@@ -106,7 +106,7 @@ def client_kernels(layout: str, loss: str) -> ClientKernels:
                 if want:
                     _add(gradient, parts[item + c])
             item += count(rows, i)
-            values[k] = _finish(total, size(rows, i), w, reg[i], want, gradient)
+            values[k] = _finish(total, size(rows, i), w, reg[i], rows[-1], want, gradient)
 
     @kernel
     def _share(
@@ -137,7 +137,9 @@ def _add(gradient: Any, part: Any) -> None:
 
 
 @device
-def _finish(total: Any, size: Any, w: Any, reg: Any, want: Any, gradient: Any) -> Any:
+def _finish(
+    total: Any, size: Any, w: Any, reg: Any, constants: Any, want: Any, gradient: Any
+) -> Any:
     """From sums over the rows to the objective and, in place, its gradient."""
     n, width = w.size, lanes(w)
     scale = w.dtype.type(1) / w.dtype.type(size)
@@ -145,16 +147,18 @@ def _finish(total: Any, size: Any, w: Any, reg: Any, want: Any, gradient: Any) -
     whole = n - n % width
     for j in range(0, whole, width):
         v = load(w, j)
-        squares = fma(v, v, squares)
+        weighted = load(constants, 1 + j) * v
+        squares = fma(weighted, v, squares)
         if want:
-            store(gradient, j, fma(splat(w, reg), v, scale * load(gradient, j)))
+            store(gradient, j, fma(splat(w, reg), weighted, scale * load(gradient, j)))
     if whole < n:
         rest = n - whole
         v = load_partial(w, whole, rest, 0.0)
-        squares = fma(v, v, squares)
+        weighted = load_partial(constants, 1 + whole, rest, 0.0) * v
+        squares = fma(weighted, v, squares)
         if want:
             g = scale * load_partial(gradient, whole, rest, 0.0)
-            store_partial(gradient, whole, fma(splat(w, reg), v, g), rest)
+            store_partial(gradient, whole, fma(splat(w, reg), weighted, g), rest)
     value = scale * total
     if reg != 0:  # else the squares may overflow
         value += w.dtype.type(0.5) * reg * horizontal_sum(squares)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._jit import device
-from ._pointwise import Pointwise
+from ._pointwise import Pointwise, hide
 from ._simd import (
     first_lanes,
     fma,
@@ -22,7 +22,6 @@ from ._simd import (
     load_as,
     load_partial,
     load_transposed,
-    select,
     splat,
     store,
     store_partial,
@@ -39,9 +38,11 @@ _SETTLED = 64
 def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
-    ``rows = (blocks, targets, starts, sizes, scale)``, see `PackedRows`.
+    ``rows = (blocks, targets, starts, sizes, scale, constants)``, see `PackedRows`.
     """
-    step, settle, no_margin, folds = loss.step, loss.settle, loss.no_margin, loss.folds
+    step, settle, folds, count_outputs = loss.step, loss.settle, loss.folds, loss.outputs
+    no_margin, no_target = loss.no_margin, loss.no_target
+    single = loss.labels != "classes"  # a call in a loop would count references
 
     @device
     def size(rows: Any, i: Any) -> Any:
@@ -54,53 +55,59 @@ def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
 
     @device
     def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
-        blocks, targets, starts, sizes, scale = rows
-        width, n = lanes(work), w.size
+        blocks, targets, starts, sizes, scale, constants = rows
+        width, n, outputs = lanes(work), scale.size, count_outputs(constants)
         end = starts[i + 1]
         block = starts[i] + c * CHUNK
         stop = min(block + CHUNK, end)
         # Rows beyond the client's last are zero; their margins are set to what adds nothing.
         held = sizes[i] - (end - starts[i] - 1) * width
-        sums = LONGEST * width  # the residuals come first in `work`, then n vectors of sums
-        padded = (n + width - 1) // width * width
-        zero = splat(work, 0.0)
+        stride = LONGEST * width  # of the margins of one class, and then its residuals
+        sums = outputs * stride  # they come first in `work`, then a vector of sums for each of w
+        zero, parameter = splat(work, 0.0), splat(work, constants[0])
         if want:
-            for j in range(padded):
+            for j in range(w.size):
                 store(work, sums + j * width, zero)
         total, product, factors = zero, zero, 0
         while block < stop:
             group = stop - block if stop - block < LONGEST else GROUP
-            _margins(blocks, block, group, w, scale, work)
+            if single:
+                _margins(blocks, block, group, w, 0, scale, work, 0)
+            else:
+                for k in range(outputs):
+                    _margins(blocks, block, group, w, k * n, scale, work, k * stride)
             if block + group == end:
-                k = (group - 1) * width
-                store(work, k, select(first_lanes(work, held), load(work, k), no_margin))
-            part, target = zero, zero
+                hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
+            part, target = zero, splat(work, no_target)
             for k in range(0, group * width, width):
                 if not folds:
                     target = load(targets, block * width + k)
-                residual, part, product = step(load(work, k), target, part, product)
-                store(work, k, residual)
+                part, product = step(work, k, stride, outputs, target, parameter, part, product)
             total += part
             factors += group
             if factors >= _SETTLED or block + group == stop:
                 total, product, factors = settle(total, product), zero, 0
             if want:
-                _accumulate(blocks, block, group, n, work)
+                if single:
+                    _accumulate(blocks, block, group, n, work, 0, sums)
+                else:
+                    for k in range(outputs):
+                        _accumulate(blocks, block, group, n, work, k * stride, sums + k * n * width)
             block += group
         if want:
-            for j in range(0, n, width):
-                columns = load_transposed(work, sums + j * width, width)
-                factor = load_partial(scale, j, n - j, 0.0)
-                store_partial(gradient, j, factor * _tree_sum(columns, width), n - j)
+            for k in range(outputs):
+                _add_lanes(work, sums + k * n * width, scale, gradient, k * n)
         return horizontal_sum(total)
 
     return size, count, chunk
 
 
 @device
-def _margins(blocks: Any, block: Any, group: Any, w: Any, scale: Any, work: Any) -> None:
-    """Dot products of the rows of `group` blocks with w, to the start of `work`."""
-    n, width = w.size, lanes(work)
+def _margins(
+    blocks: Any, block: Any, group: Any, w: Any, first: Any, scale: Any, work: Any, at: Any
+) -> None:
+    """Dot products of the rows of `group` blocks with w from `first` on, to `work` at `at`."""
+    n, width = scale.size, lanes(work)
     size = n * width
     zero = splat(work, 0.0)
     b = 0
@@ -108,7 +115,7 @@ def _margins(blocks: Any, block: Any, group: Any, w: Any, scale: Any, work: Any)
         s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
         k = (block + b) * size
         for j in range(n):
-            x = splat(work, w[j] * scale[j])
+            x = splat(work, w[first + j] * scale[j])
             s0 = fma(load_as(blocks, k, work), x, s0)
             s1 = fma(load_as(blocks, k + size, work), x, s1)
             s2 = fma(load_as(blocks, k + 2 * size, work), x, s2)
@@ -118,7 +125,7 @@ def _margins(blocks: Any, block: Any, group: Any, w: Any, scale: Any, work: Any)
             s6 = fma(load_as(blocks, k + 6 * size, work), x, s6)
             s7 = fma(load_as(blocks, k + 7 * size, work), x, s7)
             k += width
-        k = b * width
+        k = at + b * width
         store(work, k, s0)
         store(work, k + width, s1)
         store(work, k + 2 * width, s2)
@@ -132,21 +139,20 @@ def _margins(blocks: Any, block: Any, group: Any, w: Any, scale: Any, work: Any)
         s0 = zero
         k = (block + b) * size
         for j in range(n):
-            s0 = fma(load_as(blocks, k, work), splat(work, w[j] * scale[j]), s0)
+            s0 = fma(load_as(blocks, k, work), splat(work, w[first + j] * scale[j]), s0)
             k += width
-        store(work, b * width, s0)
+        store(work, at + b * width, s0)
         b += 1
 
 
 @device
-def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any) -> None:
-    """Add the rows of `group` blocks, times the residuals at the start of `work`, to the sums."""
+def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any, at: Any, sums: Any) -> None:
+    """Add the rows of `group` blocks, times the residuals in `work` at `at`, to those at `sums`."""
     width = lanes(work)
     size = n * width
-    sums = LONGEST * width
     b = 0
     while b + 8 <= group:
-        k = b * width
+        k = at + b * width
         r0, r1 = load(work, k), load(work, k + width)
         r2, r3 = load(work, k + 2 * width), load(work, k + 3 * width)
         r4, r5 = load(work, k + 4 * width), load(work, k + 5 * width)
@@ -165,12 +171,22 @@ def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any) -> None:
             k += width
         b += 8
     while b < group:
-        r0 = load(work, b * width)
+        r0 = load(work, at + b * width)
         k = (block + b) * size
         for j in range(sums, sums + size, width):
             store(work, j, fma(load_as(blocks, k, work), r0, load(work, j)))
             k += width
         b += 1
+
+
+@device
+def _add_lanes(work: Any, sums: Any, scale: Any, gradient: Any, start: Any) -> None:
+    """The sums at `sums` over their lanes, times the scale, to the gradient from `start` on."""
+    n, width = scale.size, lanes(work)
+    for j in range(0, n, width):
+        columns = load_transposed(work, sums + j * width, width)
+        total = load_partial(scale, j, n - j, 0.0) * _tree_sum(columns, width)
+        store_partial(gradient, start + j, total, n - j)
 
 
 @device

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import device
-from ._pointwise import Pointwise
+from ._pointwise import Pointwise, hide
 from ._simd import (
     first_lanes,
     fma,
@@ -23,7 +23,6 @@ from ._simd import (
     load,
     load_partial,
     prefetch,
-    select,
     splat,
     store,
     store_partial,
@@ -40,7 +39,7 @@ _SETTLED = 64
 def dense_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
-    ``rows = (features, targets, offsets)``, see `DenseRows`.
+    ``rows = (features, targets, offsets, constants)``, see `DenseRows`.
     """
     return _layout(loss, _dense_group, _dense_margins, _dense_gradient)
 
@@ -48,18 +47,18 @@ def dense_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
 def csr_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
-    ``rows = (data, indices, indptr, targets, offsets)``, see `SparseRows`.
+    ``rows = (data, indices, indptr, targets, offsets, constants)``, see `SparseRows`.
     """
     return _layout(loss, _csr_group, _csr_margins, _csr_gradient)
 
 
 def _layout(loss: Pointwise, group_size: Any, margins: Any, add_gradient: Any) -> Any:
-    step, settle, folds = loss.step, loss.settle, loss.folds
+    step, settle, folds, count_outputs = loss.step, loss.settle, loss.folds, loss.outputs
     no_margin, no_target = loss.no_margin, loss.no_target
 
     @device
     def size(rows: Any, i: Any) -> Any:
-        offsets = rows[-1]
+        offsets = rows[-2]
         return offsets[i + 1] - offsets[i]
 
     @device
@@ -68,34 +67,35 @@ def _layout(loss: Pointwise, group_size: Any, margins: Any, add_gradient: Any) -
 
     @device
     def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
-        targets, offsets = rows[-2], rows[-1]
-        width = lanes(work)
+        targets, offsets, constants = rows[-3], rows[-2], rows[-1]
+        width, outputs = lanes(work), count_outputs(constants)
+        n = w.size // outputs
         first = offsets[i] + c * CHUNK
         stop = min(first + CHUNK, offsets[i + 1])
-        zero = splat(work, 0.0)
+        zero, parameter = splat(work, 0.0), splat(work, constants[0])
         if want:
             gradient[:] = 0
         total, product, factors = zero, zero, 0
         while first < stop:
             group = min(group_size(rows), stop - first)
-            margins(rows, first, group, w, work)
+            for k in range(outputs):
+                margins(rows, first, group, n, w, k * n, work, k * GROUP)
             part = zero
             for r in range(0, group, width):
                 target = load_partial(targets, first + r, group - r, no_target)
-                margin = load(work, r)
                 if folds:
-                    margin = margin * target
-                margin = select(first_lanes(work, group - r), margin, no_margin)
-                residual, part, product = step(margin, target, part, product)
+                    store(work, r, load(work, r) * target)
+                hide(work, r, GROUP, outputs, first_lanes(work, group - r), no_margin)
+                part, product = step(work, r, GROUP, outputs, target, parameter, part, product)
                 if folds:
-                    residual = residual * target
-                store(work, r, residual)
+                    store(work, r, load(work, r) * target)
                 factors += 1
             total += part
             if factors >= _SETTLED or first + group == stop:
                 total, product, factors = settle(total, product), zero, 0
             if want:
-                add_gradient(rows, first, group, work, gradient)
+                for k in range(outputs):
+                    add_gradient(rows, first, group, n, work, k * GROUP, gradient, k * n)
             first += group
         return horizontal_sum(total)
 
@@ -178,8 +178,10 @@ def _combine_eight(a: Any, r: Any) -> Any:
 
 
 @device
-def _dense_margins(rows: Any, first: Any, group: Any, w: Any, work: Any) -> None:
-    features, n = rows[0], w.size
+def _dense_margins(
+    rows: Any, first: Any, group: Any, n: Any, w: Any, start: Any, work: Any, at: Any
+) -> None:
+    features = rows[0]
     width = lanes(w)
     whole = n // width * width
     zero = splat(w, 0.0)
@@ -188,64 +190,66 @@ def _dense_margins(rows: Any, first: Any, group: Any, w: Any, work: Any) -> None
         s = (zero, zero, zero, zero, zero, zero, zero, zero)
         k = (first + r) * n
         for j in range(0, whole, width):
-            s = _fma_eight(_load_eight(features, k + j, n), load(w, j), s)
+            s = _fma_eight(_load_eight(features, k + j, n), load(w, start + j), s)
         if whole < n:
-            x = load_partial(w, whole, n - whole, 0.0)
+            x = load_partial(w, start + whole, n - whole, 0.0)
             s = _fma_eight(_load_eight_partial(features, k + whole, n, n - whole), x, s)
-        work[r] = horizontal_sum(s[0])
-        work[r + 1] = horizontal_sum(s[1])
-        work[r + 2] = horizontal_sum(s[2])
-        work[r + 3] = horizontal_sum(s[3])
-        work[r + 4] = horizontal_sum(s[4])
-        work[r + 5] = horizontal_sum(s[5])
-        work[r + 6] = horizontal_sum(s[6])
-        work[r + 7] = horizontal_sum(s[7])
+        work[at + r] = horizontal_sum(s[0])
+        work[at + r + 1] = horizontal_sum(s[1])
+        work[at + r + 2] = horizontal_sum(s[2])
+        work[at + r + 3] = horizontal_sum(s[3])
+        work[at + r + 4] = horizontal_sum(s[4])
+        work[at + r + 5] = horizontal_sum(s[5])
+        work[at + r + 6] = horizontal_sum(s[6])
+        work[at + r + 7] = horizontal_sum(s[7])
         r += 8
     while r < group:
         one = zero
         k = (first + r) * n
         for j in range(0, n, width):
-            x = load_partial(w, j, n - j, 0.0)
+            x = load_partial(w, start + j, n - j, 0.0)
             one = fma(load_partial(features, k + j, n - j, 0.0), x, one)
-        work[r] = horizontal_sum(one)
+        work[at + r] = horizontal_sum(one)
         r += 1
 
 
 @device
-def _dense_gradient(rows: Any, first: Any, group: Any, work: Any, gradient: Any) -> None:
-    features, n = rows[0], gradient.size
+def _dense_gradient(
+    rows: Any, first: Any, group: Any, n: Any, work: Any, at: Any, gradient: Any, start: Any
+) -> None:
+    features = rows[0]
     width = lanes(gradient)
     whole = n // width * width
     r = 0
     while r + 8 <= group:
         residuals = (
-            splat(work, work[r]),
-            splat(work, work[r + 1]),
-            splat(work, work[r + 2]),
-            splat(work, work[r + 3]),
-            splat(work, work[r + 4]),
-            splat(work, work[r + 5]),
-            splat(work, work[r + 6]),
-            splat(work, work[r + 7]),
+            splat(work, work[at + r]),
+            splat(work, work[at + r + 1]),
+            splat(work, work[at + r + 2]),
+            splat(work, work[at + r + 3]),
+            splat(work, work[at + r + 4]),
+            splat(work, work[at + r + 5]),
+            splat(work, work[at + r + 6]),
+            splat(work, work[at + r + 7]),
         )
         k = (first + r) * n
         for j in range(0, whole, width):
             _prefetch_eight(features, k + 16 * n + j, n)
             part = _combine_eight(_load_eight(features, k + j, n), residuals)
-            store(gradient, j, load(gradient, j) + part)
+            store(gradient, start + j, load(gradient, start + j) + part)
         if whole < n:
             held = n - whole
             part = _combine_eight(_load_eight_partial(features, k + whole, n, held), residuals)
-            part += load_partial(gradient, whole, held, 0.0)
-            store_partial(gradient, whole, part, held)
+            part += load_partial(gradient, start + whole, held, 0.0)
+            store_partial(gradient, start + whole, part, held)
         r += 8
     while r < group:
-        residual = splat(work, work[r])
+        residual = splat(work, work[at + r])
         k = (first + r) * n
         for j in range(0, n, width):
-            g = load_partial(gradient, j, n - j, 0.0)
+            g = load_partial(gradient, start + j, n - j, 0.0)
             g = fma(load_partial(features, k + j, n - j, 0.0), residual, g)
-            store_partial(gradient, j, g, n - j)
+            store_partial(gradient, start + j, g, n - j)
         r += 1
 
 
@@ -263,7 +267,10 @@ def _csr_group(rows: Any) -> Any:
 
 
 @device
-def _csr_margins(rows: Any, first: Any, group: Any, w: Any, work: Any) -> None:
+def _csr_margins(
+    rows: Any, first: Any, group: Any, n: Any, w: Any, start: Any, work: Any, at: Any
+) -> None:
+    w = w[start : start + n]
     data, indices, indptr = rows[0], rows[1], rows[2]
     for r in range(group):
         even = odd = data.dtype.type(0)
@@ -274,14 +281,17 @@ def _csr_margins(rows: Any, first: Any, group: Any, w: Any, work: Any) -> None:
             k += _TWO
         if k < stop:
             even = fma(data[k], w[indices[k]], even)
-        work[r] = even + odd
+        work[at + r] = even + odd
 
 
 @device
-def _csr_gradient(rows: Any, first: Any, group: Any, work: Any, gradient: Any) -> None:
+def _csr_gradient(
+    rows: Any, first: Any, group: Any, n: Any, work: Any, at: Any, gradient: Any, start: Any
+) -> None:
+    gradient = gradient[start : start + n]
     data, indices, indptr = rows[0], rows[1], rows[2]
     for r in range(group):
-        residual = work[r]
+        residual = work[at + r]
         for k in range(indptr[first + r], indptr[first + r + 1]):
             j = indices[k]
             gradient[j] = fma(residual, data[k], gradient[j])

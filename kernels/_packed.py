@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _losses_blocks, _losses_rows
-from ._boundary import FLOATS, as_floats, as_integers, check_finite, check_shape
+from ._boundary import (
+    FLOATS,
+    as_floats,
+    as_integers,
+    check_finite,
+    check_shape,
+    integer,
+    real,
+)
 from ._packing import fill_blocks, fill_narrow_blocks
 from ._pointwise import POINTWISE
 
@@ -77,13 +85,16 @@ class ClientRows:
     """Rows of m clients, arranged for one loss; made by `pack`. Its arrays are read-only."""
 
     loss: str
-    """``"logistic"`` or ``"least_squares"``."""
+    """Name of the loss."""
     client_sizes: NDArray[np.int64]
     """Rows of each client, d_i, shape (m,)."""
     n_features: int
-    """Number of coordinates, n."""
+    """Number of columns, n."""
     targets: NDArray[Any]
-    """Labels of the rows or, for the logistic loss, their signs 1 - 2b, shape (d,)."""
+    """Labels of the rows or, for losses of signed margins, their signs 1 - 2b, shape (d,)."""
+    constants: NDArray[Any]
+    """The loss's parameter (delta or the number of classes; 0 if it has none), then the weights
+    of the coordinates in the regulariser, shape (1 + n_parameters,)."""
 
     layout: ClassVar[str]
 
@@ -91,6 +102,16 @@ class ClientRows:
     def n_clients(self) -> int:
         """Number of clients, m."""
         return len(self.client_sizes)
+
+    @property
+    def n_outputs(self) -> int:
+        """Margins of a row: the number of classes for the multinomial loss, else 1."""
+        return self.n_parameters // self.n_features
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of coordinates of a point, ``n_outputs * n_features``."""
+        return len(self.constants) - 1
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -120,7 +141,7 @@ class ClientRows:
     @property
     def work_size(self) -> int:
         """Numbers of scratch that the compiled kernels need."""
-        return _whole(self.n_features, self.dtype) + _losses_rows.GROUP
+        return _whole(self.n_parameters, self.dtype) + self.n_outputs * _losses_rows.GROUP
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +150,7 @@ class PackedRows(ClientRows):
 
     A block holds 8 rows (float32: 16) of one client as an array (n, 8), so that a vector of
     the processor holds one coordinate of all of them. Each client is filled up with zero rows
-    to whole blocks. For the logistic loss each row is multiplied by 1 - 2b.
+    to whole blocks. For losses of signed margins each row is multiplied by 1 - 2b.
     """
 
     blocks: NDArray[Any]
@@ -147,7 +168,8 @@ class PackedRows(ClientRows):
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        return self.blocks, self.targets, self.starts, self.client_sizes, self.scale
+        extent = self.starts, self.client_sizes
+        return self.blocks, self.targets, *extent, self.scale, self.constants
 
     @property
     def entries(self) -> NDArray[np.int64]:
@@ -159,8 +181,9 @@ class PackedRows(ClientRows):
 
     @property
     def work_size(self) -> int:
-        width, padded = self.blocks.shape[2], _whole(self.n_features, self.dtype)
-        return padded + (padded + _losses_blocks.LONGEST) * width
+        width, spare = self.blocks.shape[2], _whole(self.n_parameters, self.dtype)
+        sums = self.n_parameters + width
+        return spare + (sums + self.n_outputs * _losses_blocks.LONGEST) * width
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +197,7 @@ class DenseRows(ClientRows):
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        return self.features, self.targets, self.offsets
+        return self.features, self.targets, self.offsets, self.constants
 
     @property
     def entries(self) -> NDArray[np.int64]:
@@ -197,7 +220,7 @@ class SparseRows(ClientRows):
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         indices, indptr = self.indices.view(np.uint32), self.indptr.view(np.uint64)
-        return self.data, indices, indptr, self.targets, self.offsets
+        return self.data, indices, indptr, self.targets, self.offsets, self.constants
 
     @property
     def entries(self) -> NDArray[np.int64]:
@@ -210,6 +233,9 @@ def pack(
     client_sizes: ArrayLike,
     *,
     loss: str = "logistic",
+    delta: float | None = None,
+    classes: int | None = None,
+    weights: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     rows: ArrayLike | None = None,
     checked: bool = False,
@@ -222,10 +248,22 @@ def pack(
         The rows, client after client. Anything with ``data``, ``indices``, ``indptr`` and
         ``shape`` counts as compressed sparse rows.
     labels : array_like of shape (d,)
-        0 or 1 for the logistic loss, any numbers for least squares.
+        0 or 1 for the logistic loss and the squared hinge, 0 to K - 1 for the multinomial
+        loss, any numbers for least squares and the Huber loss.
     client_sizes : array_like of int, shape (m,)
         Rows of each client, at least 1.
-    loss : {"logistic", "least_squares"}
+    loss : {"logistic", "least_squares", "huber", "squared_hinge", "multinomial"}
+        Of the margin t = <a, w> and the label b: softplus(t) - b*t; (t - b)^2 / 2; r^2 / 2 for
+        r = abs(t - b) up to delta, delta * (r - delta/2) beyond; max(0, 1 - (2b - 1)*t)^2; the
+        cross entropy of the softmax of K margins, with w the coefficients of class 0, then
+        those of class 1, and so on, ``coefficients.ravel()`` of shape (K, n).
+    delta : float, optional
+        For the Huber loss; 1 by default.
+    classes : int, optional
+        For the multinomial loss, K, at least 2; by default the largest label plus 1.
+    weights : array_like of shape (n,), optional
+        Weights of the columns in the regulariser, ``reg_i/2 * sum_j weights_j * w_j^2``, at
+        least 0; 1 by default. Those of the multinomial loss are the same for every class.
     dtype : dtype, optional
         float32 or float64; by default that of `features`, float64 for integers.
     rows : array_like of int, shape (d,), optional
@@ -244,8 +282,8 @@ def pack(
     Raises
     ------
     TypeError, ValueError
-        Naming the argument: NaN or inf, labels other than 0 and 1 for the logistic loss, an
-        empty client, sizes that do not add up to d, indices out of range.
+        Naming the argument: NaN or inf, labels that are not the loss's, a parameter that it
+        has not, an empty client, sizes that do not add up to d, indices out of range.
     """
     if loss not in POINTWISE:
         raise ValueError(f"loss must be one of {', '.join(map(repr, POINTWISE))}, got {loss!r}")
@@ -275,36 +313,41 @@ def pack(
     order = _check_rows(rows, shape[0], sparse)
     d = shape[0] if rows is None else order.size
     sizes = _check_sizes(client_sizes, d)
-    target = _check_labels(labels, d, loss, checked).astype(kind, copy=False)
-    sizes, target = _read_only(sizes), _read_only(target)
+    b = _check_labels(labels, d, loss, checked)
+    parameter = _check_parameter(loss, b, delta=delta, classes=classes)
+    outputs = int(parameter) if POINTWISE[loss].labels == "classes" else 1
+    target = (1 - 2 * b if POINTWISE[loss].folds else b).astype(kind, copy=False)
+    constants = np.append(parameter, np.tile(_check_weights(weights, shape[1]), outputs))
+    sizes, target, constants = map(_read_only, (sizes, target, constants.astype(kind)))
+    common = loss, sizes, shape[1], target, constants
     if sparse:
         indices, indptr = _check_structure(features, data.size, shape)
         data = data.astype(kind, copy=False)
         check_finite("features", data)
-        held = map(_read_only, (data, indices, indptr))
-        return SparseRows(loss, sizes, shape[1], target, *held)
+        return SparseRows(*common, *map(_read_only, (data, indices, indptr)))
     if shape[1] > _BLOCKS_UP_TO:
         if isinstance(table, NarrowTable):
             table = table.values[:, : shape[1]] * table.scale
         if order.size:
             table = table[order]
-        return DenseRows(loss, sizes, shape[1], target, _read_only(table))
+        return DenseRows(*common, _read_only(table))
     if isinstance(table, np.ndarray) and kind == np.float64:
         table = narrow_table(table) or table
-    return _pack_blocks(table, target, sizes, loss, order)
+    targets, *held = _blocks(table, target, sizes, order, POINTWISE[loss].folds)
+    return PackedRows(*common[:3], targets, constants, *held)
 
 
-def _pack_blocks(
+def _blocks(
     table: NDArray[Any] | NarrowTable,
     target: NDArray[Any],
     sizes: NDArray[np.int64],
-    loss: str,
     rows: NDArray[np.int64],
-) -> PackedRows:
+    folds: bool,
+) -> list[NDArray[Any]]:
+    """Targets, blocks, starts and scale of `PackedRows`."""
     dtype = target.dtype
     width = _VECTOR_BYTES // dtype.itemsize
     starts = _offsets(-(-sizes // width))
-    folds = POINTWISE[loss].folds
     targets = np.zeros(0 if folds else int(starts[-1]) * width, dtype)
     if isinstance(table, NarrowTable):
         n, scale, fill, source = len(table.scale), table.scale, fill_narrow_blocks, table.values
@@ -315,8 +358,7 @@ def _pack_blocks(
     memory = aligned((width, _whole(n, dtype)), dtype)
     views = [_read_only(array) for array in (source, rows, target, sizes, starts)]
     fill(*views, folds, blocks, targets, memory)
-    held = [_read_only(array) for array in (targets, blocks, starts, scale)]
-    return PackedRows(loss, sizes, n, *held)
+    return [_read_only(array) for array in (targets, blocks, starts, scale)]
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -366,19 +408,52 @@ def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
 
 
 def _check_labels(labels: ArrayLike, d: int, loss: str, checked: bool) -> NDArray[Any]:
-    """The targets: labels, or the signs 1 - 2b where the loss folds them into the rows."""
     b = as_floats("labels", labels, ndim=1)
     check_shape("labels", b, (d,))
     if not checked:
         check_finite("labels", b)
-    if not POINTWISE[loss].folds:
+    kind = POINTWISE[loss].labels
+    if checked or kind == "reals":
         return b
-    wrong = np.empty(0) if checked else np.flatnonzero((b != 0) & (b != 1))
-    if wrong.size:
-        raise ValueError(
-            f"labels must be 0 or 1 for the {loss} loss, got {b[wrong[0]]} at index {wrong[0]}"
-        )
-    return 1 - 2 * b
+    if kind == "binary":
+        wrong, allowed = (b != 0) & (b != 1), "0 or 1"
+    else:
+        # Up to there float32 holds every whole number.
+        wrong, allowed = (b != np.floor(b)) | (b < 0) | (b >= 2**24), "whole numbers from 0"
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        raise ValueError(f"labels must be {allowed} for the {loss} loss, got {b[at]} at index {at}")
+    return b
+
+
+def _check_parameter(loss: str, labels: NDArray[Any], **given: Any) -> float:
+    """The loss's parameter; one that belongs to another loss is refused."""
+    own = POINTWISE[loss].parameter
+    for name, value in given.items():
+        if value is not None and name != own:
+            raise ValueError(f"{name} is not a parameter of the {loss} loss")
+    if own == "classes":
+        least = int(labels.max()) + 1
+        if given[own] is None:
+            return max(least, 2)
+        classes = integer("classes", given[own], low=2, high=2**24)
+        if classes < least:
+            raise ValueError(f"labels must be below classes = {classes}, got {least - 1}")
+        return classes
+    if own is None or given[own] is None:
+        return POINTWISE[loss].default
+    return real(own, given[own], low=0.0, open_low=True)
+
+
+def _check_weights(weights: ArrayLike | None, n: int) -> NDArray[Any]:
+    if weights is None:
+        return np.ones(n)
+    w = as_floats("weights", weights, ndim=1)
+    check_shape("weights", w, (n,))
+    check_finite("weights", w)
+    if (w < 0).any():
+        raise ValueError(f"weights must be at least 0, got {w.min()}")
+    return w
 
 
 def _check_structure(

@@ -1,16 +1,21 @@
-"""Pointwise losses on vectors of margins, as the layouts of `losses` call them.
+"""Losses on vectors of margins, as the layouts of `losses` call them.
 
-A loss has a *step*, ``residual, total, product = step(margin, target, total, product)``:
-the derivative at the margins, and sums that grow by the losses; ``total = settle(total,
-product)`` moves what `product` holds into `total`, after which `product` starts at zero.
+A row has one margin, or one for each class. The margins of as many rows as a vector has lanes
+stand in an array `work`, the k-th margins at ``at + k * stride``. A loss has a *step*, ``total,
+product = step(work, at, stride, outputs, target, parameter, total, product)``, which replaces
+the margins by the derivatives of the loss and adds the losses to the sums; ``total =
+settle(total, product)`` moves what `product` holds into `total`, after which `product` starts
+at zero.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ._jit import device
-from ._simd import absolute, fma, maximum, select, splat
+from ._simd import absolute, fma, load, maximum, minimum, select, splat, store
 from .vecmath import vector_exp_negative, vector_log1p
 
 
@@ -19,15 +24,67 @@ class Pointwise(NamedTuple):
 
     step: Any
     settle: Any
-    #: A margin whose loss and derivative are exactly zero, with a target of `no_target`.
-    no_margin: float
-    no_target: float
+    #: ``outputs(constants)``, the number of margins of a row.
+    outputs: Any
+    #: A margin whose loss and derivative are exactly zero, with a target of `no_target`; any
+    #: further margins are -inf.
+    no_margin: float = 0.0
+    no_target: float = 0.0
     #: Whether the target is a sign that can be folded into the row.
-    folds: bool
+    folds: bool = False
+    #: Name of the loss's one parameter, and its value where none is given.
+    parameter: str | None = None
+    default: float = 0.0
+    #: What labels are: "binary" (0 and 1), "classes" (0 to K - 1) or "reals".
+    labels: str = "reals"
 
 
 @device
-def _logistic_step(margin: Any, target: Any, total: Any, product: Any) -> Any:
+def hide(work: Any, at: Any, stride: Any, outputs: Any, held: Any, no_margin: Any) -> None:
+    """Replace the margins outside the mask `held` by such as add nothing."""
+    store(work, at, select(held, load(work, at), no_margin))
+    for k in range(1, outputs):
+        j = at + k * stride
+        store(work, j, select(held, load(work, j), -np.inf))
+
+
+@device
+def _keep(total: Any, product: Any) -> Any:
+    return total
+
+
+@device
+def _one(constants: Any) -> Any:
+    return 1
+
+
+def _of_one_margin(function: Any) -> Any:
+    """The step of ``residual, total, product = function(margin, target, parameter, ...)``."""
+
+    @device
+    def step(
+        work: Any,
+        at: Any,
+        stride: Any,
+        outputs: Any,
+        target: Any,
+        parameter: Any,
+        total: Any,
+        product: Any,
+    ) -> Any:
+        margin = load(work, at)
+        residual, total, product = function(margin, target, parameter, total, product)
+        store(work, at, residual)
+        return total, product
+
+    return step
+
+
+# One margin -----------------------------------------------------------------------------
+
+
+@device
+def _logistic(margin: Any, target: Any, parameter: Any, total: Any, product: Any) -> Any:
     """Softplus of the signed margin s; the target, folded into it, is not looked at.
 
     ``softplus(s) = max(s, 0) + log(1 + e)`` with ``e = exp(-abs(s))``. Instead of a logarithm
@@ -47,17 +104,81 @@ def _logistic_settle(total: Any, product: Any) -> Any:
 
 
 @device
-def _squares_step(margin: Any, target: Any, total: Any, product: Any) -> Any:
+def _squared_hinge(margin: Any, target: Any, parameter: Any, total: Any, product: Any) -> Any:
+    """The square of ``max(1 + s, 0)`` of the signed margin s."""
+    short = maximum(splat(margin, 0.0), margin + 1.0)
+    return 2.0 * short, fma(short, short, total), product
+
+
+@device
+def _squares(margin: Any, target: Any, parameter: Any, total: Any, product: Any) -> Any:
     residual = margin - target
     return residual, fma(0.5 * residual, residual, total), product
 
 
 @device
-def _squares_settle(total: Any, product: Any) -> Any:
-    return total
+def _huber(margin: Any, target: Any, parameter: Any, total: Any, product: Any) -> Any:
+    """With c the residual r clipped at +-delta the loss is ``c * (r - c/2)``, and c its slope."""
+    residual = margin - target
+    slope = maximum(-parameter, minimum(parameter, residual))
+    return slope, fma(slope, fma(splat(slope, -0.5), slope, residual), total), product
 
 
-LOGISTIC = Pointwise(_logistic_step, _logistic_settle, float("-inf"), 1.0, True)
-LEAST_SQUARES = Pointwise(_squares_step, _squares_settle, 0.0, 0.0, False)
+# A margin for each class ----------------------------------------------------------------
 
-POINTWISE = {"logistic": LOGISTIC, "least_squares": LEAST_SQUARES}
+
+@device
+def _classes(constants: Any) -> Any:
+    return int(constants[0])
+
+
+@device
+def _multinomial_step(
+    work: Any,
+    at: Any,
+    stride: Any,
+    outputs: Any,
+    target: Any,
+    parameter: Any,
+    total: Any,
+    product: Any,
+) -> Any:
+    """Cross entropy of the softmax; the target is the number of the true class.
+
+    With T the largest margin and ``e_k = exp(t_k - T)`` the loss is ``T - t_b + log(sum e)``.
+    The sum without its 1 is the others' part and ``e_b - 1``, which is exactly zero where the
+    true class b has the largest margin: small losses and small residuals keep their digits.
+    """
+    largest = true = load(work, at)
+    for k in range(1, outputs):
+        margin = load(work, at + k * stride)
+        largest = maximum(largest, margin)
+        true = select(target == k, margin, true)
+    others = own = splat(work, 0.0)
+    for k in range(outputs):
+        j = at + k * stride
+        e = vector_exp_negative(load(work, j) - largest)
+        mine = target == k
+        own = select(mine, e, own)
+        others += select(mine, 0.0, e)
+        store(work, j, e)
+    scale = 1.0 / (own + others)
+    for k in range(outputs):
+        j = at + k * stride
+        store(work, j, scale * select(target == k, -others, load(work, j)))
+    return total + ((largest - true) + vector_log1p(others + (own - 1.0))), product
+
+
+POINTWISE = {
+    "logistic": Pointwise(
+        _of_one_margin(_logistic), _logistic_settle, _one, -np.inf, 1.0, True, labels="binary"
+    ),
+    "least_squares": Pointwise(_of_one_margin(_squares), _keep, _one),
+    "huber": Pointwise(_of_one_margin(_huber), _keep, _one, parameter="delta", default=1.0),
+    "squared_hinge": Pointwise(
+        _of_one_margin(_squared_hinge), _keep, _one, -np.inf, 1.0, True, labels="binary"
+    ),
+    "multinomial": Pointwise(
+        _multinomial_step, _keep, _classes, parameter="classes", labels="classes"
+    ),
+}

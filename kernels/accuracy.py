@@ -11,13 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from ._boundary import as_floats, check_finite, check_shape
 from ._jit import device, kernel, warms
 from ._losses_blocks import GROUP as BLOCKS
+from ._losses_blocks import LONGEST
 from ._losses_blocks import _margins as block_margins
 from ._losses_rows import GROUP, _csr_margins, _dense_margins
 from ._packed import ClientRows, aligned, pack
 from ._pointwise import POINTWISE
-from ._simd import any_true, count_true, first_lanes, lanes, load
-
-_ROW_MARGINS = {"dense": _dense_margins, "csr": _csr_margins}
+from ._simd import (
+    any_true,
+    count_true,
+    first_lanes,
+    lanes,
+    load,
+    load_partial,
+    maximum,
+    select,
+    splat,
+)
 
 
 def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
@@ -26,16 +35,16 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
     Parameters
     ----------
     rows : ClientRows
-        From `losses.pack`, for a loss whose labels are folded into the rows, as the logistic
-        one's are.
+        From `losses.pack`, for the logistic, squared hinge or multinomial loss.
     points : array_like of shape (t, n)
-        Of the dtype of `rows`.
+        Of the dtype of `rows`; n is ``rows.n_parameters``.
 
     Returns
     -------
     ndarray of int64, shape (t, 2)
         How many rows a have ``<a, x>`` above 0 with label 0 or below 0 with label 1, and how
-        many have ``<a, x> = 0``.
+        many have ``<a, x> = 0``. For the multinomial loss, how many rows have the largest
+        margin, or the first of equal ones, in another class than theirs, and 0.
 
     Raises
     ------
@@ -44,16 +53,16 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
     """
     if not isinstance(rows, ClientRows):
         raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
-    if not POINTWISE[rows.loss].folds:
-        raise ValueError(f"rows must hold two classes, they are packed for {rows.loss!r}")
+    if POINTWISE[rows.loss].labels == "reals":
+        raise ValueError(f"rows must hold classes, they are packed for {rows.loss!r}")
     points = as_floats("points", points, ndim=2, like=np.empty(0, rows.dtype))
-    check_shape("points", points, (len(points), rows.n_features))
+    check_shape("points", points, (len(points), rows.n_parameters))
     check_finite("points", points)
     if not points.flags.writeable:
         points = points.copy()
     out = np.empty((len(points), 2), np.int64)
     work = aligned((rows.work_size,), rows.dtype)
-    _counting(rows.layout)(rows.arrays, points, work, out)
+    _counting(rows.layout, rows.n_outputs > 1)(rows.arrays, points, work, out)
     return out
 
 
@@ -69,41 +78,74 @@ def _tally(margins, size, out):
             out[1] += count_true(ties)
 
 
+@device
+def _tally_classes(margins, stride, outputs, targets, first, size, out):
+    """Count the rows whose largest margin, or the first of equal ones, is not their class's."""
+    for r in range(0, size, lanes(margins)):
+        inside = first_lanes(margins, size - r)
+        target = load_partial(targets, first + r, size - r, 0.0)
+        largest = load(margins, r)
+        best = splat(margins, 0.0)
+        for k in range(1, outputs):
+            margin = load(margins, k * stride + r)
+            best = select(margin > largest, float(k), best)
+            largest = maximum(largest, margin)
+        out[0] += count_true((best != target) & inside)
+
+
 @functools.cache
-def _counting(layout: str) -> Any:
+def _counting(layout: str, classes: bool) -> Any:
     if layout == "blocks":
 
         @kernel
         def count_blocks(rows, points, work, out):
-            blocks, _, starts, sizes, scale = rows
-            width = lanes(work)
+            blocks, targets, starts, sizes, scale, constants = rows
+            width, n = lanes(work), scale.size
+            outputs = int(constants[0]) if classes else 1
             out[:] = 0
             for t in range(points.shape[0]):
                 for i in range(sizes.size):
                     first, left = starts[i], sizes[i]
                     while left > 0:
                         group = min(BLOCKS, starts[i + 1] - first)
-                        block_margins(blocks, first, group, points[t], scale, work)
-                        _tally(work, min(left, group * width), out[t])
+                        size = min(left, group * width)
+                        for k in range(outputs):
+                            block_margins(
+                                blocks, first, group, points[t], k * n, scale, work,
+                                k * LONGEST * width,
+                            )  # fmt: skip
+                        if classes:
+                            at = first * width
+                            _tally_classes(
+                                work, LONGEST * width, outputs, targets, at, size, out[t]
+                            )
+                        else:
+                            _tally(work, size, out[t])
                         left -= group * width
                         first += group
 
         return count_blocks
 
-    margins = _ROW_MARGINS[layout]
+    margins = _dense_margins if layout == "dense" else _csr_margins
 
     @kernel
     def count_rows(rows, points, work, out):
-        targets, offsets = rows[-2], rows[-1]
+        targets, offsets, constants = rows[-3], rows[-2], rows[-1]
+        outputs = int(constants[0]) if classes else 1
+        n = points.shape[1] // outputs
         out[:] = 0
         d = offsets[offsets.size - 1]
         for t in range(points.shape[0]):
             for first in range(0, d, GROUP):
                 group = min(GROUP, d - first)
-                margins(rows, first, group, points[t], work)
-                for r in range(group):
-                    work[r] *= targets[first + r]
-                _tally(work, group, out[t])
+                for k in range(outputs):
+                    margins(rows, first, group, n, points[t], k * n, work, k * GROUP)
+                if classes:
+                    _tally_classes(work, GROUP, outputs, targets, first, group, out[t])
+                else:
+                    for r in range(group):
+                        work[r] *= targets[first + r]
+                    _tally(work, group, out[t])
 
     return count_rows
 

@@ -189,7 +189,7 @@ class History(NamedTuple):
 
 def new_state(rows: losses.ClientRows) -> State:
     """Memory for runs on `rows`, without contents."""
-    m, n = rows.n_clients, rows.n_features
+    m, n = rows.n_clients, rows.n_parameters
     size = max(1, min(m, _NOISE_BLOCK // n))
     floats = lambda *shape: np.empty(shape)  # noqa: E731
     return State(

@@ -1,7 +1,9 @@
-"""Clients' objectives and gradients, for logistic regression and least squares.
+"""Clients' objectives and gradients, for linear models.
 
     f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2
 
+with the losses of logistic regression, least squares, Huber, the squared hinge, and, with a
+margin for each class, multinomial logistic regression; `pack` has their formulas.
 `pack` arranges the rows of all clients once, for one loss; `values`, `gradients` and
 `values_and_gradients` evaluate them, at one point or at a point for each client.
 `client_kernel` gives the compiled function of one client for use in compiled code.
@@ -62,7 +64,8 @@ def client_kernel(rows: ClientRows) -> Any:
     -------
     callable
         ``value = f(arrays, i, w, reg, want, gradient, work)``: the objective of client `i` at
-        `w`, shape (n,), and, if `want`, its gradient, written to `gradient`, shape (n,).
+        `w`, shape (n,), and, if `want`, its gradient, written to `gradient`, shape (n,), where
+        n is ``rows.n_parameters``.
         `arrays` is ``rows.arrays``; `reg` a scalar; `work` is from `workspace`. All
         floating-point arguments have the dtype of `rows`. `gradient` must not overlap `w`.
         Nothing is checked.
@@ -120,7 +123,7 @@ def values_and_gradients(
         From `pack`.
     x : array_like, shape (n,) or (m, n)
         One point for all clients, or a point for each; with `clients`, too, row i is the
-        point of client i. Of the dtype of `rows`.
+        point of client i. Of the dtype of `rows`; n is ``rows.n_parameters``.
     clients : array_like of int, optional
         The clients asked for, in any order; all by default.
     reg : array_like, shape () or (m,), optional
@@ -164,7 +167,7 @@ def _evaluate(
     want: bool,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     _check_rows(rows)
-    m, n, dtype = rows.n_clients, rows.n_features, rows.dtype
+    m, n, dtype = rows.n_clients, rows.n_parameters, rows.dtype
     points = _check_points(x, m, n, dtype)
     chosen = _check_clients(clients, m)
     weights = _check_reg(reg, m, dtype)
@@ -204,7 +207,7 @@ def _parallel(
     shares = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
     shares[-1] = len(items)
     sums = np.empty(len(items), rows.dtype)
-    parts = np.empty((len(items) if want else 1, rows.n_features), rows.dtype)
+    parts = np.empty((len(items) if want else 1, rows.n_parameters), rows.dtype)
     work = aligned((count, -(-rows.work_size // 16) * 16), rows.dtype)
     kernels.selected_parallel(
         rows.arrays, chosen, points, weights, want, f, g, work, items, shares, sums, parts

@@ -94,7 +94,7 @@ def unit_noise(seed, tau, m, n):
 
 def test_two_rounds_of_fedepm_by_hand(problem):
     """The equations once more, with scalars and loops."""
-    k0, m, n = 3, problem.n_clients, problem.n_features
+    k0, m, n = 3, problem.n_clients, problem.n_parameters
     eta, lam, seed = 0.02, 0.013, 5
     algorithm = FedEPM(local_steps=k0, participation=1.0, epsilon=0.7, lam=lam, eta=eta, mu0=5.0)
     result = run(algorithm, problem.data, objective=problem.objective, seed=seed, rounds=2)
@@ -121,7 +121,7 @@ def test_two_rounds_of_fedepm_by_hand(problem):
     SFedProx(local_steps=2, epsilon=0.7, learning_rate=0.02, mu0=5.0, prox=0.3),
 ])  # fmt: skip
 def test_two_rounds_of_the_baselines_by_hand(problem, algorithm):
-    k0, m, n, seed = algorithm.local_steps, problem.n_clients, problem.n_features, 5
+    k0, m, n, seed = algorithm.local_steps, problem.n_clients, problem.n_parameters, 5
     result = run(algorithm, problem.data, objective=problem.objective, seed=seed, rounds=2)
     W = np.zeros((m, n))
     Z = unit_noise(seed, -1, m, n) / 5.0
@@ -152,7 +152,7 @@ def test_two_rounds_of_the_baselines_by_hand(problem, algorithm):
 
 def test_one_feature_needs_another_noise():
     data = small_data(n=1)
-    with pytest.raises(ValueError, match="noise 'standardized' needs at least 2 features"):
+    with pytest.raises(ValueError, match="noise 'standardized' needs at least 2 parameters"):
         run(FedEPM(), data)
     assert run(FedEPM(noise="laplace"), data, rounds=2).rounds == 2
 

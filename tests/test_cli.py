@@ -227,7 +227,7 @@ def test_the_live_table_keeps_rounds_and_costs_a_run_nothing():
         (["--mu0", "0"], "--mu0 must be"),
         (["--coverage-rounds", "1"], "--coverage-rounds must be at least 2"),
         (["--no-scale"], "--no-scale is for a file or --data synthetic"),
-        (["--objective", "least_squares"], "--objective must be logistic for adult"),
+        (["--objective", "least_squares"], "--objective must be of two classes for adult"),
         (["--concentration", "1"], "--concentration is not a parameter of the partition 'random'"),
         (["--data", "synthetic", "--partition", "equal"], "--partition is for a table"),
         (["--data", "a.csv", "--client-column", "a", "--clients", "3"],

@@ -19,8 +19,8 @@ def test_logistic_is_exact_at_any_margin(b):
     with mpmath.workdps(60):
         for t, loss, slope in zip(
             MARGINS,
-            Logistic.loss(MARGINS, labels),
-            Logistic.derivative(MARGINS, labels),
+            Logistic().loss(MARGINS, labels),
+            Logistic().derivative(MARGINS, labels),
             strict=True,
         ):
             sign = 1 - 2 * int(b)
@@ -30,31 +30,31 @@ def test_logistic_is_exact_at_any_margin(b):
 
 
 def test_gradients_match_central_differences(problem, rng):
-    w, h = rng.normal(size=problem.n_features), 1e-6
+    w, h = rng.normal(size=problem.n_parameters), 1e-6
     for i in range(problem.n_clients):
         numeric = [
             (problem.value(i, w + h * e) - problem.value(i, w - h * e)) / (2 * h)
-            for e in np.eye(problem.n_features)
+            for e in np.eye(problem.n_parameters)
         ]
         np.testing.assert_allclose(problem.gradient(i, w), numeric, rtol=1e-6, atol=1e-8)
 
 
 def test_totals_are_sums_over_clients(problem, rng):
-    w = rng.normal(size=problem.n_features)
+    w = rng.normal(size=problem.n_parameters)
     values = [problem.value(i, w) for i in range(problem.n_clients)]
     np.testing.assert_allclose(problem.values(w), values, rtol=1e-13)
     assert problem.total_value(w) == pytest.approx(sum(values), rel=1e-13)
     np.testing.assert_allclose(
         problem.total_gradient(w), problem.gradients(w).sum(axis=0), rtol=1e-12
     )
-    W = rng.normal(size=(problem.n_clients, problem.n_features))
+    W = rng.normal(size=(problem.n_clients, problem.n_parameters))
     np.testing.assert_allclose(
         problem.values(W), [problem.value(i, v) for i, v in enumerate(W)], rtol=1e-13
     )
     h = 1e-6
     numeric = [
         (problem.total_gradient(w + h * e) - problem.total_gradient(w - h * e)) / (2 * h)
-        for e in np.eye(problem.n_features)
+        for e in np.eye(problem.n_parameters)
     ]
     np.testing.assert_allclose(problem.total_hessian(w), numeric, rtol=1e-6, atol=1e-7)
 
@@ -62,7 +62,7 @@ def test_totals_are_sums_over_clients(problem, rng):
 def test_lipschitz_constants_bound_the_gradients(problem, rng):
     r = problem.lipschitz()
     for _ in range(20):
-        w, v = rng.normal(size=(2, problem.n_features))
+        w, v = rng.normal(size=(2, problem.n_parameters))
         change = np.linalg.norm(problem.gradients(w) - problem.gradients(v), axis=1)
         assert (change <= r * np.linalg.norm(w - v) * (1 + 1e-12)).all()
     for i in range(problem.n_clients):
@@ -88,16 +88,16 @@ def test_optimum_has_no_gradient(problem):
         a = np.vstack(
             [
                 problem.data.features * weights[:, None],
-                np.sqrt(problem.reg.sum()) * np.eye(problem.n_features),
+                np.sqrt(problem.reg.sum()) * np.eye(problem.n_parameters),
             ]
         )
-        b = np.concatenate([problem.data.labels * weights, np.zeros(problem.n_features)])
+        b = np.concatenate([problem.data.labels * weights, np.zeros(problem.n_parameters)])
         np.testing.assert_allclose(best.x, np.linalg.lstsq(a, b)[0], rtol=1e-9)
 
 
 def test_newton_finds_the_same_optimum_from_anywhere(problem, rng):
     best = problem.optimum()
-    for start in (None, rng.normal(size=problem.n_features), np.full(problem.n_features, 50.0)):
+    for start in (None, rng.normal(size=problem.n_parameters), np.full(problem.n_parameters, 50.0)):
         found = problem.optimum(start, method="newton")
         assert found.gradient_norm < 1e-9
         np.testing.assert_allclose(found.x, best.x, rtol=1e-7, atol=1e-9)

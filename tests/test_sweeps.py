@@ -274,7 +274,7 @@ def test_a_sweep_is_the_product_of_its_lists():
         ((FedEPM(),), {"partition": "magic"}, "partition must be one of 'random'"),
         ((FedEPM(),), {"partition": partition.EqualParts(3), "clients": 4}, "clients is for part"),
         ((FedEPM(),), {"objective": "hinge"}, "objective must be one of"),
-        ((FedEPM(),), {"objective": "least_squares"}, "objective must be logistic for adult"),
+        ((FedEPM(),), {"objective": "least_squares"}, "objective must be of two classes for adult"),
         ((FedEPM(),), {"trials": 0}, "trials must be an integer >= 1"),
         ((FedEPM(),), {"trials": [-1]}, "trials must be an integer from 0"),
         ((FedEPM(),), {"seed": 2**64}, "seed must be an integer from 0"),

@@ -40,7 +40,7 @@ def test_exact_penalty_on_adult(adult):
 def test_penalty_residual_off_consensus(problem, rng):
     """At (x, W) where W minimises F(x, .), only the sum over the clients is left."""
     lam, eta = 0.05, 0.4
-    x = rng.normal(size=problem.n_features)
+    x = rng.normal(size=problem.n_parameters)
     W = np.tile(x, (problem.n_clients, 1))
     r = problem.lipschitz()[:, None]
     for _ in range(20000):  # proximal gradient steps on each client's part
@@ -54,8 +54,8 @@ def test_penalty_residual_off_consensus(problem, rng):
 
 
 def test_penalty_objective_by_hand(problem, rng):
-    x = rng.normal(size=problem.n_features)
-    W = rng.normal(size=(problem.n_clients, problem.n_features))
+    x = rng.normal(size=problem.n_parameters)
+    W = rng.normal(size=(problem.n_clients, problem.n_parameters))
     want = sum(
         problem.value(i, W[i]) + 0.3 * np.abs(W[i] - x).sum() + 0.35 * ((W[i] - x) ** 2).sum()
         for i in range(problem.n_clients)
@@ -64,7 +64,7 @@ def test_penalty_objective_by_hand(problem, rng):
 
 
 def test_ens_minimises_the_penalty_model_in_x(problem, rng):
-    W = rng.normal(size=(problem.n_clients, problem.n_features))
+    W = rng.normal(size=(problem.n_clients, problem.n_parameters))
     x = ens(W, 0.3 / 0.7)
     best = theory.penalty_objective(problem, x, W, 0.3, 0.7)
     for _ in range(50):
@@ -122,7 +122,7 @@ def test_the_trace_is_the_run_itself():
 
 
 def test_bad_input(problem):
-    x = np.zeros(problem.n_features)
+    x = np.zeros(problem.n_parameters)
     with pytest.raises(ValueError, match=r"x must have shape"):
         theory.lam_star(problem, np.zeros(3))
     with pytest.raises(ValueError, match="W must have shape"):

@@ -88,7 +88,7 @@ def test_a_client_depends_on_nothing_but_itself(n, rng, monkeypatch):
 def test_gradient_steps_are_the_baselines(algorithm, loss, rng):
     data = small_data(task="classification" if loss == "logistic" else "regression")
     bound = Problem(data, loss)
-    m, n, k0, tau = bound.n_clients, bound.n_features, algorithm.local_steps, 2
+    m, n, k0, tau = bound.n_clients, bound.n_parameters, algorithm.local_steps, 2
     rows = losses.pack(data.features, data.labels, data.client_sizes, loss=loss)
     x, S = rng.normal(size=n), np.array([4, 1, 2])
     G = bound.gradients(x)

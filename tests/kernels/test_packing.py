@@ -134,7 +134,7 @@ def test_wrong_and_ties(rng, layout, dtype, monkeypatch):
 def test_wrong_and_ties_needs_two_classes(rng):
     features, labels = table(rng, 3)
     rows = losses.pack(features, labels, SIZES, loss="least_squares")
-    with pytest.raises(ValueError, match="two classes"):
+    with pytest.raises(ValueError, match="rows must hold classes"):
         accuracy.wrong_and_ties(rows, np.ones((1, 3)))
     with pytest.raises(TypeError, match="pack"):
         accuracy.wrong_and_ties(features, np.ones((1, 3)))
