@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ._files import check_writable_folder, replacing
 from ._validation import check_finite, check_int, check_real
+from .aggregation import aggregate
 from .algorithms import FedEPM
 from .kernels.ens import ens
 from .participation import check_coverage, clients_per_round, select
@@ -33,11 +34,6 @@ from .randomness import CounterRandomness
 Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
-
-#: Bytes of uploads that are gathered at a time where they cannot be aggregated in place.
-BLOCK_BYTES = 1 << 26
-#: Coordinates of a block are a multiple of this, the kernels' largest group.
-GROUP = 16
 
 
 class Round(NamedTuple):
@@ -58,28 +54,6 @@ def resolve(algorithm: FedEPM, clients: int, features: int) -> FedEPM:
     if not isinstance(algorithm, FedEPM):
         raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
     return algorithm.resolve(cast(Any, SimpleNamespace(n_clients=clients, n_features=features)))
-
-
-def aggregate(
-    Z: Array, rows: NDArray[np.intp], c: float, *, threads: int | None = None
-) -> NDArray[Any]:
-    """ENS of some rows of `Z` (m, n), which may be a memory map, in `BLOCK_BYTES` of memory.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Of the dtype of `Z`; the same bits whether gathered in blocks or in place.
-    """
-    m, n = Z.shape
-    if len(rows) == m and not isinstance(Z, np.memmap):
-        return ens(Z, c, threads=threads)
-    width = max(1, BLOCK_BYTES // (len(rows) * Z.itemsize * GROUP)) * GROUP
-    x = np.empty(n, Z.dtype)
-    for start in range(0, n, width):
-        # The last block overlaps the one before, as the kernels' groups do.
-        j = max(0, min(start, n - width))
-        x[j : j + width] = ens(Z[rows, j : j + width], c, threads=threads)
-    return x
 
 
 class Server:
@@ -176,7 +150,9 @@ class Server:
         if len(members) == 0:
             raise RuntimeError("no client has joined: the server has no upload to aggregate")
         lam, eta = self.algorithm.weights
-        return aggregate(self.Z, members, lam / eta, threads=self.threads)
+        if len(members) == len(self.Z) and not isinstance(self.Z, np.memmap):
+            return ens(self.Z, lam / eta, threads=self.threads)
+        return aggregate([self.Z[i] for i in members], lam / eta, threads=self.threads)
 
     # A round ----------------------------------------------------------------------------
 
