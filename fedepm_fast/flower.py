@@ -199,10 +199,11 @@ class FedEPMStrategy(Strategy):
 
     def _join(self, server: Server, message: Message, nodes: set[int]) -> None:
         node = message.metadata.src_node_id
-        client: Any = f"of node {node}"
+        name = f"of node {node}"
         try:
             arrays, metrics = content(message)
             client = check_int("client", metrics.get("client"), high=self.clients - 1)
+            name = f"{client} {name}"
             held = [other for other, i in self._client_of.items() if i == client]
             if any(other in nodes for other in held):
                 raise ValueError(f"node {held[0]} is connected under this number")
@@ -211,7 +212,7 @@ class FedEPMStrategy(Strategy):
             ):
                 return
         except Exception as error:  # whatever a client may send
-            server.reject(client, str(error))
+            server.reject(name, str(error))
             return
         for other in held:
             del self._client_of[other]
