@@ -28,12 +28,15 @@ _HOMES = {
     "make_problem": "runner",
 }
 _MODULES = (
+    "aggregation",
+    "client",
     "datasets",
     "kernels",
     "loaders",
     "partition",
     "plots",
     "reference",
+    "server",
     "stopping",
     "synthetic",
     "theory",
@@ -43,12 +46,15 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 
 if TYPE_CHECKING:
     from . import (
+        aggregation,
+        client,
         datasets,
         kernels,
         loaders,
         partition,
         plots,
         reference,
+        server,
         stopping,
         synthetic,
         theory,

@@ -1,18 +1,23 @@
 """FedEPM's client for real deployments: gradient, local steps, noise.
 
 The counterpart of `fedepm_fast.server.Server`. A `Client` holds parameters only: what it must
-remember between rounds is a `ClientState`, kept wherever the framework keeps such things.
+remember between rounds is a `ClientState`, kept wherever the framework keeps such things, or, with
+`Client.remember` and `Client.recall`, in a file.
 """
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._files import check_writable_folder, replacing
 from ._validation import check_array, check_int
 from .algorithms import FedEPM
 from .kernels.local_steps import fedepm_local_steps
@@ -52,6 +57,8 @@ class Client:
         Of the noise. In a simulation the server's; in earnest a secret of the client's, or
         others can subtract the noise. The noise is not a differentially private mechanism in
         either case, see the README.
+    path : path-like, optional
+        The file for `remember` and `recall`; its folder is created if need be.
     """
 
     def __init__(
@@ -65,6 +72,7 @@ class Client:
         samples: int,
         seed: int = 0,
         trial: int = 0,
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
         m = check_int("clients", clients, low=1)
         self.index = check_int("index", index, high=m - 1)
@@ -77,6 +85,9 @@ class Client:
         own = SimpleNamespace(data=SimpleNamespace(client_sizes=sizes))
         self._step = self.algorithm.steps(cast(Any, own))
         self._randomness = CounterRandomness(seed, trial)
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            check_writable_folder("path", self._path.parent)
 
     def join(self, x: Array) -> tuple[ClientState, Array]:
         """Begin at `x`, shape (n,): the state, and the first upload."""
@@ -118,6 +129,32 @@ class Client:
         scale = self.algorithm.noise_model.scale(g, self.algorithm.epsilon, mu)
         upload = new[0] + scale[0] * self._unit_noise(tau)
         return ClientState(new[0], w, first + k0), upload.astype(x.dtype)
+
+    def remember(self, state: ClientState) -> None:
+        """Keep a state in the client's file, atomically; nothing without a path."""
+        if self._path is not None:
+            with replacing(self._path) as temporary, temporary.open("wb") as file:
+                np.savez(file, **state._asdict())
+
+    def recall(self) -> ClientState | None:
+        """The state that was kept last, if there is one.
+
+        Raises
+        ------
+        ValueError
+            If the file does not hold a state of this client's shape.
+        """
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            with np.load(self._path, allow_pickle=False) as kept:
+                state = ClientState(kept["w"], kept["before"], int(kept["iterations"]))
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"path must hold a client's state: {self._path}: {error}") from None
+        for name in ("w", "before"):
+            array = getattr(state, name)
+            check_array(f"{name} in {self._path}", array, shape=(self.features,), dtype=array.dtype)
+        return state
 
     def _unit_noise(self, tau: int) -> Array:
         who = np.array([self.index], np.intp)

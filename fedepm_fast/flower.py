@@ -72,7 +72,8 @@ class FedEPMStrategy(Strategy):
         How many must be connected before a round begins.
     seed, trial, path, largest, threads
         As of `fedepm_fast.server.Server`. With `path`, ``num_rounds`` of a restarted server
-        counts from where it was: pass ``total - strategy.restore(arrays).tau``.
+        counts from where it was: pass ``total - strategy.restore(arrays).tau``. A restarted
+        server is a new run to Flower: clients that shall go on as well need a `path`, too.
     join_timeout : float
         Seconds to wait for new clients' first uploads.
 
@@ -229,7 +230,8 @@ def client_app(make_client: Callable[[Context], Client]) -> ClientApp:
     ----------
     make_client : callable
         Gives the client of a node from its Flower context; called for every message. The
-        client's state is kept in ``context.state``.
+        client's state is kept in ``context.state``, which Flower forgets with the run, and in
+        the client's `path` if it has one, by which it survives a new run of the server.
     """
     app = ClientApp()
 
@@ -254,7 +256,7 @@ def join(client: Client, message: Message, context: Context) -> Message:
     if client.index not in config["members"]:
         layout = Layout(arrays)
         state, upload = client.join(layout.vector(arrays))
-        _remember(context, state)
+        _remember(client, context, state)
         arrays = layout.record(upload)
     else:
         arrays = ArrayRecord()
@@ -265,14 +267,9 @@ def train(client: Client, message: Message, context: Context) -> Message:
     """A client's round: gradient, local steps, noise; its state in ``context.state``."""
     config, arrays = _agree(client, message), message.content[ARRAYS]
     layout = Layout(arrays)
-    state = None
-    if STATE in context.state.array_records:
-        held = context.state[STATE]
-        iterations = context.state[f"{STATE}.iterations"]["iterations"]
-        state = ClientState(held["w"].numpy(), held["before"].numpy(), iterations)
     tau = config["round"]
-    state, upload = client.train(state, layout.vector(arrays), tau)
-    _remember(context, state)
+    state, upload = client.train(_recall(client, context), layout.vector(arrays), tau)
+    _remember(client, context, state)
     return _reply(message, layout.record(upload), {"client": client.index, "round": tau})
 
 
@@ -289,9 +286,18 @@ def _agree(client: Client, message: Message) -> ConfigRecord:
     return config
 
 
-def _remember(context: Context, state: ClientState) -> None:
+def _recall(client: Client, context: Context) -> ClientState | None:
+    if STATE not in context.state.array_records:
+        return client.recall()
+    held = context.state[STATE]
+    iterations = context.state[f"{STATE}.iterations"]["iterations"]
+    return ClientState(held["w"].numpy(), held["before"].numpy(), iterations)
+
+
+def _remember(client: Client, context: Context, state: ClientState) -> None:
     context.state[STATE] = ArrayRecord({"w": Array(state.w), "before": Array(state.before)})
     context.state[f"{STATE}.iterations"] = ConfigRecord({"iterations": state.iterations})
+    client.remember(state)
 
 
 def _reply(message: Message, arrays: ArrayRecord, metrics: dict[str, Any]) -> Message:

@@ -116,6 +116,7 @@ class Server:
         self._members = np.zeros(m, bool)
         self._joined: set[int] = set()
         self._open: Round | None = None
+        self._x: Array | None = None
         #: Selected clients whose reply was accepted, or refused, in this round.
         self._accepted: set[int] = set()
         self._refused: set[int] = set()
@@ -136,23 +137,27 @@ class Server:
 
     @property
     def x(self) -> Array:
-        """The server's point, ENS of the members' last uploads, shape (n,).
+        """The server's point, ENS of the members' last uploads, shape (n,), read-only.
 
         Raises
         ------
         RuntimeError
             If there is no member.
         """
-        if self._open is not None:
-            return self._open.x
-        self._admit()
-        members = self.members
-        if len(members) == 0:
-            raise RuntimeError("no client has joined: the server has no upload to aggregate")
-        lam, eta = self.algorithm.weights
-        if len(members) == len(self.Z) and not isinstance(self.Z, np.memmap):
-            return ens(self.Z, lam / eta, threads=self.threads)
-        return aggregate([self.Z[i] for i in members], lam / eta, threads=self.threads)
+        if self._open is None:
+            self._admit()
+        if self._x is None:
+            members = self.members
+            if len(members) == 0:
+                raise RuntimeError("no client has joined: the server has no upload to aggregate")
+            lam, eta = self.algorithm.weights
+            if len(members) == len(self.Z) and not isinstance(self.Z, np.memmap):
+                self._x = ens(self.Z, lam / eta, threads=self.threads)
+            else:
+                rows = [self.Z[i] for i in members]
+                self._x = aggregate(rows, lam / eta, threads=self.threads)
+            self._x.flags.writeable = False
+        return self._x
 
     # A round ----------------------------------------------------------------------------
 
@@ -160,7 +165,6 @@ class Server:
         """Aggregate, and select this round's clients; the open round if there is one."""
         if self._open is None:
             x, members = self.x, self.members
-            x.flags.writeable = False
             chosen = select(
                 self._randomness,
                 self.tau,
@@ -213,7 +217,7 @@ class Server:
         accepted = np.array(sorted(self._accepted), np.intp)
         slots = np.searchsorted(self._open.clients, accepted)
         self.tau += 1
-        self._open = None
+        self._open = self._x = None
         if self._inbox is not None:
             _flush(self._inbox)
             self._save(inbox=list(zip(slots.tolist(), accepted.tolist(), strict=True)))
@@ -247,6 +251,8 @@ class Server:
             self._members[client] = False
             self._accepted.discard(client)
             self._refused.add(client)
+            if self._open is None:
+                self._x = None
             self._save(inbox=[])
             log.info("round %d: client %s left", self.tau, client)
 
@@ -254,6 +260,7 @@ class Server:
         if self._joined:
             self._members[list(self._joined)] = True
             self._joined.clear()
+            self._x = None
             self._save(inbox=[])
 
     def _per_round(self, members: int) -> int:

@@ -6,11 +6,14 @@ import logging
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedepm_fast import FedEPM, aggregation, datasets, make_problem, run
 from fedepm_fast.aggregation import aggregate
@@ -288,6 +291,52 @@ def test_a_restored_server_goes_on_as_if_nothing_had_been(moment, tmp_path, monk
     np.testing.assert_array_equal(server.x, expected.x)
 
 
+EVENTS = st.sampled_from(["join", "send", "send NaN", "leave", "open or close", "restart"])
+
+
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 3)), max_size=40))
+@settings(deadline=None, max_examples=60)
+def test_any_order_of_events_agrees_with_a_model(events):
+    members: dict[int, np.ndarray] = {}
+    joined: dict[int, np.ndarray] = {}
+    replied: dict[int, np.ndarray] | None = None  # None between rounds
+    chosen: set[int] = set()
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(ALGORITHM, 4, N, path=folder)
+        for number, (event, i) in enumerate(events):
+            upload = np.cos(np.arange(N) + number)
+            if event == "join":
+                assert server.join(i, upload) == (i not in members and i not in joined)
+                joined.setdefault(i, upload)
+            elif event == "send":
+                awaited = replied is not None and i in chosen & members.keys() - replied.keys()
+                assert server.receive(server.tau, i, upload) == awaited
+                if awaited:
+                    replied[i] = upload
+            elif event == "send NaN":
+                assert not server.receive(server.tau, i, upload * np.nan)
+            elif event == "leave":
+                server.leave(i)
+                for held in (members, joined, replied or {}):
+                    held.pop(i, None)
+            elif event == "restart":
+                server = Server(ALGORITHM, 4, N, path=folder)
+                replied, joined = None, {}
+            elif replied is not None:
+                assert server.close_round().tolist() == sorted(replied)
+                members.update(replied)
+                replied = None
+            elif members:
+                chosen, replied = set(server.open_round().clients.tolist()), {}
+            if replied is None:  # who joined in a round counts after it
+                members.update(joined)
+                joined = {}
+            if members and (replied is None or event == "open or close"):
+                rows = np.stack([members[j] for j in sorted(members)])
+                np.testing.assert_array_equal(server.x, ens(rows, 0.5))
+                assert server.members.tolist() == sorted(members)
+
+
 def test_a_server_killed_by_the_system_restores(tmp_path):
     code = f"""
 import os, sys
@@ -358,8 +407,17 @@ def test_blocks_have_the_bits_of_one_piece(m, n, dtype, monkeypatch):
         found = aggregate(list(Z), 0.3)
         assert found.dtype == dtype
         np.testing.assert_array_equal(found, ens(Z, 0.3))
+        np.testing.assert_array_equal(aggregate(list(Z), 0.3, threads=3), found)
         found = aggregate(list(Z), 0.3, weights=weights)
         np.testing.assert_array_equal(found, ens(Z, 0.3, weights=weights))
+
+
+def test_uploads_that_do_not_go_together_are_refused():
+    with pytest.raises(ValueError, match="at least one client's"):
+        aggregate([], 0.5)
+    for other in (GOOD[:-1], GOOD.astype(np.float32), GOOD[None]):
+        with pytest.raises(ValueError, match=r"float64\(5,\) at first, .* at index 1"):
+            aggregate([GOOD, other], 0.5)
 
 
 def test_a_repeated_round_repeats_the_upload():
@@ -396,3 +454,26 @@ def test_a_client_checks_what_it_is_given():
         client.train(None, np.zeros(N), 0)
     with pytest.raises(ValueError, match="x must be finite"):
         client.train(None, with_entry(np.nan), 0)
+
+
+def test_a_client_keeps_its_state_in_a_file(tmp_path):
+    path = tmp_path / "clients" / "0.npz"
+    options: Any = dict(index=0, clients=2, features=N, samples=10)
+    client = Client(ALGORITHM, lambda x: x - 1, path=path, **options)
+    assert client.recall() is None
+    state, _ = client.train(client.join(np.zeros(N))[0], GOOD, 3)
+    client.remember(state)
+    kept = Client(ALGORITHM, lambda x: x, path=path, **options).recall()
+    assert kept is not None
+    np.testing.assert_array_equal(kept.w, state.w)
+    np.testing.assert_array_equal(kept.before, state.before)
+    assert kept.iterations == state.iterations == 4 * ALGORITHM.local_steps
+    other = Client(ALGORITHM, lambda x: x, path=path, **{**options, "features": N + 1})
+    with pytest.raises(ValueError, match=r"w in .*0\.npz must have shape \(6\), got \(5,\)"):
+        other.recall()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match="path must hold a client's state"):
+        client.recall()
+    unkept = Client(ALGORITHM, lambda x: x, **options)
+    unkept.remember(state)
+    assert unkept.recall() is None

@@ -40,7 +40,7 @@ START = ArrayRecord({"a": Array(np.zeros((2, 4))), "b": Array(np.zeros(N - 8))})
 Tamper = Callable[[Message], Message | None]
 
 
-def make_client(context: Context, algorithm: FedEPM = ALGORITHM) -> Client:
+def make_client(context: Context, algorithm: FedEPM = ALGORITHM, **options: Any) -> Client:
     i = int(context.node_config["partition-id"])
     return Client(
         algorithm,
@@ -50,6 +50,7 @@ def make_client(context: Context, algorithm: FedEPM = ALGORITHM) -> Client:
         features=N,
         samples=int(DATA.client_sizes[i]),
         seed=SEED,
+        **options,
     )
 
 
@@ -120,6 +121,26 @@ def test_a_restarted_server_goes_on(tmp_path):
     result = restarted.start(grid, START, num_rounds=8 - done)
     expected = run(ALGORITHM, DATA, seed=SEED, rounds=8).x
     np.testing.assert_allclose(vector(result.arrays), expected, rtol=1e-10)
+
+
+def test_clients_with_a_path_survive_a_new_run_of_the_server(tmp_path):
+    def kept(context: Context) -> Client:
+        client = make_client(context)
+        return make_client(context, path=tmp_path / f"client-{client.index}.npz")
+
+    def new_grid() -> InProcessGrid:  # a run's contexts end with it
+        return InProcessGrid(client_app(kept))
+
+    for total in (3, 8):
+        federation = strategy(path=tmp_path / "server")
+        done = federation.restore(START).tau
+        federation.start(new_grid(), START, num_rounds=total - done)
+    expected = run(ALGORITHM, DATA, seed=SEED, rounds=8).x
+    np.testing.assert_allclose(federation.restore(START).x, expected, rtol=1e-10)
+    # A server that begins anew has its clients begin anew.
+    federation = strategy()
+    federation.start(new_grid(), START, num_rounds=8)
+    np.testing.assert_allclose(federation.restore(START).x, expected, rtol=1e-10)
 
 
 # Faults ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from flower_adult.task import ALGORITHM, problem
 
 def make_client(context: Context) -> Client:
     i, m = int(context.node_config["partition-id"]), int(context.run_config["clients"])
-    p = problem(m)
+    p, folder = problem(m), context.run_config["checkpoint"]
     return Client(
         ALGORITHM,
         lambda x: losses.gradients(p.rows, x, clients=[i], reg=p.reg)[0],
@@ -21,6 +21,7 @@ def make_client(context: Context) -> Client:
         features=p.n_features,
         samples=int(p.data.client_sizes[i]),
         seed=int(context.run_config["seed"]),  # a simulation's; in earnest a secret
+        path=f"{folder}/client-{i}.npz" if folder else None,
     )
 
 

@@ -28,8 +28,8 @@ def main(grid: Grid, context: Context) -> None:
         x = arrays["w"].numpy()
         return MetricRecord({"f(x)/m": p.total_value(x) / m, "accuracy": float(p.accuracy(x))})
 
-    result = strategy.start(grid, start, num_rounds=rounds - done, evaluate_fn=evaluate)
-    x = result.arrays["w"].numpy()
+    strategy.start(grid, start, num_rounds=rounds - done, evaluate_fn=evaluate)
+    x = strategy.restore(start).x
     expected = run(ALGORITHM, p.data, seed=seed, rounds=rounds).x
     error = np.abs(x - expected).max() / np.abs(expected).max()
     print(f"x after {rounds} rounds, to that of fedepm_fast.run: {error:.1e} relative", flush=True)
