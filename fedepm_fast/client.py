@@ -147,7 +147,7 @@ class Client:
         if self._path is None or not self._path.exists():
             return None
         try:
-            with np.load(self._path, allow_pickle=False) as kept:
+            with self._path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
                 state = ClientState(kept["w"], kept["before"], int(kept["iterations"]))
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"path must hold a client's state: {self._path}: {error}") from None
