@@ -75,7 +75,8 @@ class FedEPMStrategy(Strategy):
         counts from where it was: pass ``total - strategy.restore(arrays).tau``. A restarted
         server is a new run to Flower: clients that shall go on as well need a `path`, too.
     join_timeout : float
-        Seconds to wait for new clients' first uploads.
+        Seconds to wait for new clients' first uploads before a round; who is late is asked again
+        before the next.
 
     Notes
     -----
@@ -93,7 +94,7 @@ class FedEPMStrategy(Strategy):
         path: str | os.PathLike[str] | None = None,
         largest: float | None = None,
         threads: int | None = None,
-        join_timeout: float = 3600.0,
+        join_timeout: float = 60.0,
     ) -> None:
         self.algorithm, self.clients = algorithm, check_int("clients", clients, low=1)
         self.min_clients = check_int("min_clients", min_clients, low=1, high=self.clients)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -75,7 +76,8 @@ class Server:
     path : path-like, optional
         A folder for a memory-mapped array of uploads, and for the state after each round: a
         server that was killed goes on at the round it was in, with the same results. It is
-        created if need be; by default everything is in memory, and nothing survives.
+        created if need be, and for one server at a time; by default everything is in memory, and
+        nothing survives.
     largest : float, optional
         Uploads with an entry beyond this in absolute value are rejected: one client that sends
         1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large.
@@ -102,6 +104,7 @@ class Server:
         threads: int | None = None,
     ) -> None:
         m, n = check_int("clients", clients, low=1), check_int("features", features, low=1)
+        self._shape = m, n
         self.algorithm = resolve(algorithm, m, n)
         self._randomness = CounterRandomness(seed, trial)
         if self.algorithm.coverage_rounds is not None:
@@ -110,7 +113,7 @@ class Server:
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.float64, np.float32):
             raise TypeError(f"dtype must be float64 or float32, got {self.dtype}")
-        self.largest = None if largest is None else check_real("largest", largest, open_low=True)
+        self.largest = None if largest is None else check_real("largest", largest, low=0.0)
         self.threads = None if threads is None else check_int("threads", threads, low=1)
         self.tau = 0
         self._members = np.zeros(m, bool)
@@ -122,11 +125,13 @@ class Server:
         self._refused: set[int] = set()
         self._path: Path | None = None
         self._inbox: Array | None = None
+        #: Every client's last upload, shape (m, n).
+        self.Z: Array = np.zeros((0, n), self.dtype)
         if path is None:
-            self.Z: Array = np.zeros((m, n), self.dtype)
+            self.Z = np.zeros((m, n), self.dtype)
         else:
             self._path = check_writable_folder("path", path)
-            self._restore(m, n)
+            self._restore(self._path)
 
     # What is known ----------------------------------------------------------------------
 
@@ -269,7 +274,7 @@ class Server:
     # Faults -----------------------------------------------------------------------------
 
     def _unknown(self, client: Any) -> str:
-        m = len(self._members)
+        m = self._shape[0]
         if not _is_int(client) or not 0 <= client < m:
             return f"clients are numbered 0 to {m - 1}, got {client!r}"
         return ""
@@ -288,7 +293,7 @@ class Server:
 
     def _fault(self, upload: Any) -> str:
         """What is wrong with an upload, in words; nothing is converted or repaired."""
-        n = self.Z.shape[1]
+        n = self._shape[1]
         if np.ma.isMaskedArray(upload) or not isinstance(upload, np.ndarray):
             return f"upload must be an array, got {type(upload).__name__}"
         if upload.dtype != self.dtype:
@@ -326,51 +331,57 @@ class Server:
             )
 
     def _settings(self) -> dict[str, Any]:
-        m, n = self.Z.shape
         return {
-            "clients": m,
-            "features": n,
+            "clients": self._shape[0],
+            "features": self._shape[1],
             "dtype": str(self.dtype),
             "seed": self._randomness.seed,
             "trial": self._randomness.trial,
             **self.algorithm.describe(),
         }
 
-    def _restore(self, m: int, n: int) -> None:
-        assert self._path is not None
-        state = self._path / "state.npz"
-        mode = "r+" if state.exists() else "w+"
-        self.Z = self._map("uploads.npy", mode, (m, n))
-        self._inbox = self._map("inbox.npy", mode, (self._per_round(m), n))
-        if mode == "w+":
+    def _restore(self, folder: Path) -> None:
+        state, inbox = folder / "state.npz", np.empty((0, 2), np.int64)
+        if state.exists():
+            inbox = self._load(state)
+        elif (folder / "uploads.npy").exists():
+            raise ValueError(f"path holds uploads.npy without its state.npz: {folder}")
+        else:
             self._save(inbox=[])
-            return
-        with np.load(state, allow_pickle=False) as saved:
-            found, wanted = json.loads(str(saved["settings"])), self._settings()
-            for name, value in wanted.items():
-                if found.get(name) != value:
-                    raise ValueError(
-                        f"path holds a run with {name} = {found.get(name)!r}, got {value!r}: "
-                        f"{self._path}"
-                    )
-            self.tau, self._members = int(saved["tau"]), saved["members"]
-            self._take(*saved["inbox"].T)
-        log.info("restored round %d with %d clients", self.tau, self._members.sum())
+        # Without members no one's uploads are at stake, and a kill may have come before the files.
+        mode = "r+" if self._members.any() else "w+"
+        m, n = self._shape
+        self.Z = self._map(folder / "uploads.npy", mode, (m, n))
+        self._inbox = self._map(folder / "inbox.npy", mode, (self._per_round(m), n))
+        self._take(*inbox.T)
+        if self._members.any():
+            log.info("restored round %d with %d clients", self.tau, self._members.sum())
 
-    def _map(self, name: str, mode: Any, shape: tuple[int, int]) -> Array:
-        assert self._path is not None
-        path = self._path / name
+    def _load(self, state: Path) -> NDArray[np.int64]:
+        """Read the state, if it is of this run: the slots and clients in the inbox."""
+        try:
+            with state.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+                found = json.loads(str(saved["settings"]))
+                tau, members, inbox = int(saved["tau"]), saved["members"], saved["inbox"]
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"path must hold a server's state: {state}: {error}") from None
+        for name, value in self._settings().items():
+            if found.get(name) != value:
+                raise ValueError(
+                    f"path holds a run with {name} = {found.get(name)!r}, got {value!r}: {state}"
+                )
+        self.tau, self._members = tau, members
+        return inbox
+
+    def _map(self, path: Path, mode: Any, shape: tuple[int, int]) -> Array:
         if mode == "w+":
             return np.lib.format.open_memmap(path, mode, self.dtype, shape)
         try:
             array = np.lib.format.open_memmap(path, mode)
         except (OSError, ValueError) as error:
-            raise ValueError(f"path must hold {name} beside its state: {error}") from None
+            raise ValueError(f"path must hold {path.name} beside its state: {error}") from None
         if array.shape != shape or array.dtype != self.dtype:
-            raise ValueError(
-                f"path holds a run with uploads {array.dtype}{array.shape}, "
-                f"got {self.dtype}{shape}: {path}"
-            )
+            raise ValueError(f"{path} must be {self.dtype}{shape}, got {array.dtype}{array.shape}")
         return array
 
     def _take(self, slots: NDArray[np.integer], clients: NDArray[np.integer]) -> None:

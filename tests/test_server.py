@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import re
 import subprocess
@@ -369,11 +370,34 @@ def test_a_path_with_another_run_is_refused(tmp_path):
     ]:
         with pytest.raises(ValueError, match=name):
             Server(ALGORITHM, M + 1, N, path=tmp_path, **options)
-    with pytest.raises(ValueError, match=r"uploads float64\(9, 5\), got float64\(9, 6\)"):
+    with pytest.raises(ValueError, match="features = 5, got 6"):
         Server(ALGORITHM, M + 1, N + 1, seed=SEED, path=tmp_path)
-    (tmp_path / "uploads.npy").unlink()
-    with pytest.raises(ValueError, match=r"must hold uploads\.npy"):
+    np.save(tmp_path / "uploads.npy", np.zeros((M, N)))
+    with pytest.raises(ValueError, match=r"must be float64\(9, 5\), got float64\(8, 5\)"):
         Server(ALGORITHM, M + 1, N, seed=SEED, path=tmp_path)
+    (tmp_path / "uploads.npy").unlink()
+    with pytest.raises(ValueError, match=r"must hold uploads\.npy beside its state"):
+        Server(ALGORITHM, M + 1, N, seed=SEED, path=tmp_path)
+    state = tmp_path / "state.npz"
+    state.write_bytes(state.read_bytes()[:-40])
+    with pytest.raises(ValueError, match="path must hold a server's state"):
+        Server(ALGORITHM, M + 1, N, seed=SEED, path=tmp_path)
+
+
+def test_uploads_of_others_are_not_overwritten(tmp_path):
+    np.save(tmp_path / "uploads.npy", GOOD)
+    with pytest.raises(ValueError, match=r"holds uploads\.npy without its state\.npz"):
+        Server(ALGORITHM, M, N, path=tmp_path)
+    np.testing.assert_array_equal(np.load(tmp_path / "uploads.npy"), GOOD)
+
+
+def test_a_server_killed_before_its_files_were_there_begins(tmp_path):
+    Server(ALGORITHM, M, N, path=tmp_path)
+    for name in ("uploads.npy", "inbox.npy"):
+        (tmp_path / name).unlink()
+        server = Server(ALGORITHM, M, N, path=tmp_path)
+        assert server.join(0, GOOD)
+        np.testing.assert_array_equal(Server(ALGORITHM, M, N, path=tmp_path).members, [])
 
 
 def test_arguments_are_checked_before_any_work(tmp_path):
@@ -390,6 +414,13 @@ def test_arguments_are_checked_before_any_work(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="path must be a folder"):
         Server(ALGORITHM, M, N, path=tmp_path / "file")
+
+
+def test_flower_is_asked_for_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr.serverapp", None)
+    monkeypatch.delitem(sys.modules, "fedepm_fast.flower", raising=False)
+    with pytest.raises(ImportError, match=r"needs flwr: pip install 'fedepm-fast\[flower\]'$"):
+        importlib.import_module("fedepm_fast.flower")
 
 
 # Parts ----------------------------------------------------------------------------------
