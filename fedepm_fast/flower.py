@@ -181,6 +181,7 @@ class FedEPMStrategy(Strategy):
     def _meet(self, server: Server, grid: Grid) -> set[int]:
         """Ask nodes that are new who they are, until enough are there; the connected nodes."""
         asked: set[int] = set()
+        waiting_with = -1
         while True:
             nodes = set(grid.get_node_ids())
             new = sorted(nodes - self._client_of.keys() - asked)
@@ -196,7 +197,9 @@ class FedEPMStrategy(Strategy):
             connected = len(nodes & self._client_of.keys())
             if connected >= self.min_clients:
                 return nodes
-            log.info("waiting for clients: %d of at least %d", connected, self.min_clients)
+            if connected != waiting_with:
+                log.warning("waiting for clients: %d of at least %d", connected, self.min_clients)
+                waiting_with = connected
             time.sleep(POLL)
 
     def _join(self, server: Server, message: Message, nodes: set[int]) -> None:

@@ -266,6 +266,21 @@ def test_clients_join_late_leave_and_return_under_another_node(caplog, monkeypat
     assert "client 3 rejected" not in caplog.text
 
 
+def test_a_strategy_that_waits_says_so_once(caplog, monkeypatch):
+    grid, federation = InProcessGrid(), strategy(min_clients=3)
+    grid.nodes = {100}
+    polls = iter(range(20))
+
+    def sleep(_: float) -> None:
+        if next(polls) == 10:
+            grid.nodes = {100, 101, 102}
+
+    monkeypatch.setattr(adapter.time, "sleep", sleep)
+    federation.start(grid, START, num_rounds=1)
+    assert caplog.text.count("waiting for clients: 1 of at least 3") == 1
+    assert federation.restore(START).members.tolist() == [0, 1, 2]
+
+
 def test_clients_with_other_parameters_are_told(caplog, monkeypatch):
     odd = FedEPM(local_steps=3)
 
