@@ -139,7 +139,7 @@ def tradeoff(
         problem = make_problem(FedEPM(), data)
         best = problem.optimum(method="newton")
         m = data.n_clients
-        start = float(problem.total_value(np.zeros(problem.n_features))) / m
+        start = float(problem.total_value(np.zeros(problem.n_parameters))) / m
         share = float(data.labels.mean())
         for epsilon in budgets:
             settings = private_settings(epsilon)
