@@ -8,6 +8,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedepm_fast import run
 from fedepm_fast.flower import FedEPMStrategy
+from fedepm_fast.kernels import losses
 from flower_adult.task import ALGORITHM, problem
 
 app = ServerApp()
@@ -26,7 +27,10 @@ def main(grid: Grid, context: Context) -> None:
 
     def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
         x = arrays["w"].numpy()
-        return MetricRecord({"f(x)/m": p.total_value(x) / m, "accuracy": float(p.accuracy(x))})
+        values = losses.values(p.rows, x, reg=p.reg)
+        return MetricRecord(
+            {"f(x)/m": float(values.mean()), "accuracy": float(p.accuracies(x[None])[0])}
+        )
 
     strategy.start(grid, start, num_rounds=rounds - done, evaluate_fn=evaluate)
     x = strategy.restore(start).x
