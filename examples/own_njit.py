@@ -50,7 +50,7 @@ def rounds(count, rows, reg, step, work, memory, W, Z):
     return x
 
 
-n = problem.n_features
+n = problem.n_parameters
 W = np.zeros((M, n))
 Z = noise.laplace(SEED, 0, INITIAL_NOISE, 0, np.arange(M), n, standardize=True) / algorithm.mu0
 x = rounds(

@@ -170,10 +170,10 @@ def check_out(out: Path | None) -> Path | None:
 
 
 def announce_compilation() -> None:
-    """Say so, once, when kernels have to be compiled."""
+    """Say so on a terminal, once, when kernels have to be compiled."""
     from .kernels import on_compile
 
-    if not _announced:
+    if not _announced and sys.stderr.isatty():
         _announced.append(True)
         on_compile(
             lambda _: print(

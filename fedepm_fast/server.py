@@ -54,7 +54,7 @@ def resolve(algorithm: FedEPM, clients: int, features: int) -> FedEPM:
     """
     if not isinstance(algorithm, FedEPM):
         raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
-    return algorithm.resolve(cast(Any, SimpleNamespace(n_clients=clients, n_features=features)))
+    return algorithm.resolve(cast(Any, SimpleNamespace(n_clients=clients, n_parameters=features)))
 
 
 class Server:

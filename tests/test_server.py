@@ -33,7 +33,7 @@ class Federation:
     def __init__(self, algorithm: FedEPM = ALGORITHM, clients: int = M, seed: int = SEED) -> None:
         self.data = datasets.adult(clients=clients, seed=3)
         problem = make_problem(algorithm, self.data)
-        self.algorithm, self.seed, self.n = algorithm, seed, problem.n_features
+        self.algorithm, self.seed, self.n = algorithm, seed, problem.n_parameters
         self.clients = [
             Client(
                 algorithm,

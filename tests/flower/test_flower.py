@@ -33,7 +33,7 @@ from fedepm_fast.kernels.ens import ens
 M, SEED, ALGORITHM = 10, 4, FedEPM()
 DATA = datasets.adult(clients=M, seed=0)
 PROBLEM = make_problem(ALGORITHM, DATA)
-N = PROBLEM.n_features
+N = PROBLEM.n_parameters
 #: Two arrays, as a model's layers are.
 START = ArrayRecord({"a": Array(np.zeros((2, 4))), "b": Array(np.zeros(N - 8))})
 

@@ -18,7 +18,7 @@ def make_client(context: Context) -> Client:
         lambda x: losses.gradients(p.rows, x, clients=[i], reg=p.reg)[0],
         index=i,
         clients=m,
-        features=p.n_features,
+        features=p.n_parameters,
         samples=int(p.data.client_sizes[i]),
         seed=int(context.run_config["seed"]),  # a simulation's; in earnest a secret
         path=f"{folder}/client-{i}.npz" if folder else None,

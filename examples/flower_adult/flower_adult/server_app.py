@@ -22,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
     strategy = FedEPMStrategy(
         ALGORITHM, m, min_clients=m, seed=seed, path=config["checkpoint"] or None
     )
-    start = ArrayRecord({"w": Array(np.zeros(p.n_features))})
+    start = ArrayRecord({"w": Array(np.zeros(p.n_parameters))})
     done = strategy.restore(start).tau
 
     def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
