@@ -15,7 +15,7 @@ ALGORITHMS = {cls.name: cls() for cls in (FedEPM, SFedAvg, SFedProx)}
 class Runs:
     """Runs on Adult, 100 clients, 12 local steps."""
 
-    params = list(ALGORITHMS)
+    params = tuple(ALGORITHMS)
     param_names = ("algorithm",)
     timeout = 300
 
