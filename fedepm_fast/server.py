@@ -54,6 +54,16 @@ def resolve(algorithm: FedEPM, clients: int, features: int) -> FedEPM:
     """
     if not isinstance(algorithm, FedEPM):
         raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
+    if algorithm.mechanism is not None:
+        raise ValueError(
+            "algorithm must have no mechanism: servers and clients do not clip gradients nor "
+            "account; private runs are simulations, and privacy.release noises real uploads"
+        )
+    if algorithm.start not in (None, "own") or algorithm.aggregation not in (None, "equal"):
+        raise ValueError(
+            "algorithm must have start 'own' and aggregation 'equal', "
+            f"got {algorithm.start!r} and {algorithm.aggregation!r}"
+        )
     return algorithm.resolve(cast(Any, SimpleNamespace(n_clients=clients, n_parameters=features)))
 
 

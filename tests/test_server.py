@@ -20,6 +20,7 @@ from fedepm_fast import FedEPM, aggregation, datasets, make_problem, run
 from fedepm_fast.aggregation import aggregate
 from fedepm_fast.client import Client, ClientState
 from fedepm_fast.kernels.ens import ens
+from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.server import Server
 
 ROOT = Path(__file__).parents[1]
@@ -509,3 +510,16 @@ def test_a_client_keeps_its_state_in_a_file(tmp_path):
     unkept = Client(ALGORITHM, lambda x: x, **options)
     unkept.remember(state)
     assert unkept.recall() is None
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"mechanism": LaplaceMechanism(total_epsilon=1.0)}, "must have no mechanism"),
+    ({"start": "released"}, "must have start 'own'"),
+    ({"aggregation": "uploaded"}, "aggregation 'equal'"),
+])  # fmt: skip
+def test_what_a_deployment_does_not_do_is_refused(given, message):
+    algorithm = FedEPM(**given)
+    with pytest.raises(ValueError, match=message):
+        Server(algorithm, clients=3, features=2)
+    with pytest.raises(ValueError, match=message):
+        Client(algorithm, lambda x: x, index=0, clients=3, features=2, samples=1)
