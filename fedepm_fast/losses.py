@@ -301,7 +301,12 @@ class Multinomial(Objective):
 
     def second_derivative(self, t: Array, b: Array) -> Array:
         p = softmax(t, axis=-1)
-        return p[..., None] * np.eye(t.shape[-1]) - p[..., :, None] * p[..., None, :]
+        second = -p[..., :, None] * p[..., None, :]
+        # Rows add up to zero: 1 - p_k is the sum of the others, without cancellation.
+        diagonal = np.arange(t.shape[-1])
+        second[..., diagonal, diagonal] = 0.0
+        second[..., diagonal, diagonal] = -second.sum(axis=-1)
+        return second
 
     def predict(self, t: Array) -> Array:
         return t.argmax(axis=-1).astype(np.float64)

@@ -1,15 +1,12 @@
-"""Clients' rows as the kernels of `losses` read them."""
+"""Rows checked and arranged for the kernels of `losses`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from . import _losses_blocks, _losses_rows
 from ._boundary import (
     FLOATS,
     as_floats,
@@ -19,33 +16,25 @@ from ._boundary import (
     integer,
     real,
 )
+from ._client_rows import (
+    VECTOR_BYTES,
+    ClientRows,
+    DenseRows,
+    NarrowTable,
+    PackedRows,
+    SparseRows,
+    aligned,
+    offsets_of,
+    read_only,
+    whole,
+)
 from ._packing import fill_blocks, fill_narrow_blocks
 from ._pointwise import POINTWISE
 
-_VECTOR_BYTES = 64
 #: Coordinates up to which dense rows are packed in blocks.
 _BLOCKS_UP_TO = 128
 #: Rows that are looked at before a whole table is tried in float32.
 _SAMPLE = 64
-
-
-@dataclass(frozen=True, eq=False)
-class NarrowTable:
-    """Rows in float64 whose entries are float32 numbers, times a factor for each column.
-
-    So are counts, codes and indicators, scaled or not; `narrow_table` makes one. Kernels read
-    half as much and compute in float64 all the same.
-    """
-
-    values: NDArray[np.float32]
-    """The float32 numbers, shape (d, n rounded up to a multiple of 8), zeros beyond n."""
-    scale: NDArray[np.float64]
-    """The factors, shape (n,)."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """``(d, n)``."""
-        return len(self.values), len(self.scale)
 
 
 def narrow_table(features: ArrayLike, scale: ArrayLike | None = None) -> NarrowTable | None:
@@ -73,158 +62,11 @@ def narrow_table(features: ArrayLike, scale: ArrayLike | None = None) -> NarrowT
     with np.errstate(over="ignore"):
         if not (few.astype(np.float32) == few).all():
             return None
-        values = np.zeros((d, _whole(n, np.dtype(np.float64))), np.float32)
+        values = np.zeros((d, whole(n, np.dtype(np.float64))), np.float32)
         values[:, :n] = table
     if not (values[:, :n] == table).all():
         return None
-    return NarrowTable(_read_only(values), _read_only(factors.astype(np.float64, copy=False)))
-
-
-@dataclass(frozen=True, eq=False)
-class ClientRows:
-    """Rows of m clients, arranged for one loss; made by `pack`. Its arrays are read-only."""
-
-    loss: str
-    """Name of the loss."""
-    client_sizes: NDArray[np.int64]
-    """Rows of each client, d_i, shape (m,)."""
-    n_features: int
-    """Number of columns, n."""
-    targets: NDArray[Any]
-    """Labels of the rows or, for losses of signed margins, their signs 1 - 2b, shape (d,)."""
-    constants: NDArray[Any]
-    """The loss's parameter (delta or the number of classes; 0 if it has none), then the weights
-    of the coordinates in the regulariser, shape (1 + n_parameters,)."""
-
-    layout: ClassVar[str]
-
-    @property
-    def n_clients(self) -> int:
-        """Number of clients, m."""
-        return len(self.client_sizes)
-
-    @property
-    def n_outputs(self) -> int:
-        """Margins of a row: the number of classes for the multinomial loss, else 1."""
-        return self.n_parameters // self.n_features
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of coordinates of a point, ``n_outputs * n_features``."""
-        return len(self.constants) - 1
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float64 or float32."""
-        return self.targets.dtype
-
-    @cached_property
-    def offsets(self) -> NDArray[np.int64]:
-        """First row of each client, and the number of rows, shape (m + 1,)."""
-        return _read_only(_offsets(self.client_sizes))
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """The argument `arrays` of the compiled kernels."""
-        raise NotImplementedError
-
-    @property
-    def entries(self) -> NDArray[np.int64]:
-        """Stored numbers of each client, the measure of the work, shape (m,)."""
-        raise NotImplementedError
-
-    @property
-    def chunks(self) -> NDArray[np.int64]:
-        """Chunks that each client is computed in, shape (m,)."""
-        return -(-self.client_sizes // _losses_rows.CHUNK)
-
-    @property
-    def work_size(self) -> int:
-        """Numbers of scratch that the compiled kernels need."""
-        return _whole(self.n_parameters, self.dtype) + self.n_outputs * _losses_rows.GROUP
-
-
-@dataclass(frozen=True, eq=False)
-class PackedRows(ClientRows):
-    """Dense rows of few coordinates, in blocks.
-
-    A block holds 8 rows (float32: 16) of one client as an array (n, 8), so that a vector of
-    the processor holds one coordinate of all of them. Each client is filled up with zero rows
-    to whole blocks. For losses of signed margins each row is multiplied by 1 - 2b.
-    """
-
-    blocks: NDArray[Any]
-    """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes.
-
-    float64 rows whose entries are float32 numbers are held as such, in half the memory.
-    """
-    starts: NDArray[np.int64]
-    """First block of each client, and the number of blocks, shape (m + 1,)."""
-    scale: NDArray[Any]
-    """What the columns of the blocks are multiplied by, shape (n,)."""
-
-    # `targets` has zeros where rows are, and is empty if labels are folded into the rows.
-    layout = "blocks"
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        extent = self.starts, self.client_sizes
-        return self.blocks, self.targets, *extent, self.scale, self.constants
-
-    @property
-    def entries(self) -> NDArray[np.int64]:
-        return np.diff(self.starts) * self.blocks[0].size
-
-    @property
-    def chunks(self) -> NDArray[np.int64]:
-        return -(-np.diff(self.starts) // _losses_blocks.CHUNK)
-
-    @property
-    def work_size(self) -> int:
-        width, spare = self.blocks.shape[2], _whole(self.n_parameters, self.dtype)
-        sums = self.n_parameters + width
-        return spare + (sums + self.n_outputs * _losses_blocks.LONGEST) * width
-
-
-@dataclass(frozen=True, eq=False)
-class DenseRows(ClientRows):
-    """Dense rows of many coordinates, as they were given."""
-
-    features: NDArray[Any]
-    """The rows, shape (d, n)."""
-
-    layout = "dense"
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        return self.features, self.targets, self.offsets, self.constants
-
-    @property
-    def entries(self) -> NDArray[np.int64]:
-        return self.client_sizes * self.n_features
-
-
-@dataclass(frozen=True, eq=False)
-class SparseRows(ClientRows):
-    """Compressed sparse rows, as they were given."""
-
-    data: NDArray[Any]
-    """The entries, row by row, shape (entries,)."""
-    indices: NDArray[np.int32]
-    """Their columns."""
-    indptr: NDArray[np.int64]
-    """First entry of each row, and the number of entries, shape (d + 1,)."""
-
-    layout = "csr"
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        indices, indptr = self.indices.view(np.uint32), self.indptr.view(np.uint64)
-        return self.data, indices, indptr, self.targets, self.offsets, self.constants
-
-    @property
-    def entries(self) -> NDArray[np.int64]:
-        return np.diff(self.indptr[self.offsets])
+    return NarrowTable(read_only(values), read_only(factors.astype(np.float64, copy=False)))
 
 
 def pack(
@@ -318,19 +160,19 @@ def pack(
     outputs = int(parameter) if POINTWISE[loss].labels == "classes" else 1
     target = (1 - 2 * b if POINTWISE[loss].folds else b).astype(kind, copy=False)
     constants = np.append(parameter, np.tile(_check_weights(weights, shape[1]), outputs))
-    sizes, target, constants = map(_read_only, (sizes, target, constants.astype(kind)))
+    sizes, target, constants = map(read_only, (sizes, target, constants.astype(kind)))
     common = loss, sizes, shape[1], target, constants
     if sparse:
         indices, indptr = _check_structure(features, data.size, shape)
         data = data.astype(kind, copy=False)
         check_finite("features", data)
-        return SparseRows(*common, *map(_read_only, (data, indices, indptr)))
+        return SparseRows(*common, *map(read_only, (data, indices, indptr)))
     if shape[1] > _BLOCKS_UP_TO:
         if isinstance(table, NarrowTable):
             table = table.values[:, : shape[1]] * table.scale
         if order.size:
             table = table[order]
-        return DenseRows(*common, _read_only(table))
+        return DenseRows(*common, read_only(table))
     if isinstance(table, np.ndarray) and kind == np.float64:
         table = narrow_table(table) or table
     targets, *held = _blocks(table, target, sizes, order, POINTWISE[loss].folds)
@@ -346,8 +188,8 @@ def _blocks(
 ) -> list[NDArray[Any]]:
     """Targets, blocks, starts and scale of `PackedRows`."""
     dtype = target.dtype
-    width = _VECTOR_BYTES // dtype.itemsize
-    starts = _offsets(-(-sizes // width))
+    width = VECTOR_BYTES // dtype.itemsize
+    starts = offsets_of(-(-sizes // width))
     targets = np.zeros(0 if folds else int(starts[-1]) * width, dtype)
     if isinstance(table, NarrowTable):
         n, scale, fill, source = len(table.scale), table.scale, fill_narrow_blocks, table.values
@@ -355,35 +197,10 @@ def _blocks(
         n, fill, source = table.shape[1], fill_blocks, table
         scale = np.ones(n, dtype)
     blocks = aligned((int(starts[-1]), n, width), source.dtype)
-    memory = aligned((width, _whole(n, dtype)), dtype)
-    views = [_read_only(array) for array in (source, rows, target, sizes, starts)]
+    memory = aligned((width, whole(n, dtype)), dtype)
+    views = [read_only(array) for array in (source, rows, target, sizes, starts)]
     fill(*views, folds, blocks, targets, memory)
-    return [_read_only(array) for array in (targets, blocks, starts, scale)]
-
-
-def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An uninitialised array whose data are on a multiple of 64 bytes."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    raw = np.empty(size + _VECTOR_BYTES, np.uint8)
-    skip = -raw.ctypes.data % _VECTOR_BYTES
-    return raw[skip : skip + size].view(dtype).reshape(shape)
-
-
-def _whole(n: int, dtype: np.dtype[Any]) -> int:
-    """n, rounded up to whole vectors."""
-    width = _VECTOR_BYTES // dtype.itemsize
-    return -(-n // width) * width
-
-
-def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(sizes)))
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    # Compiled code is typed by it: one signature, whether the user's array is writable or not.
-    array = array.view()
-    array.flags.writeable = False
-    return array
+    return [read_only(array) for array in (targets, blocks, starts, scale)]
 
 
 def _check_rows(rows: ArrayLike | None, d: int, sparse: bool) -> NDArray[np.int64]:

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._boundary import as_floats, check_finite, check_shape
+from ._client_rows import ClientRows, aligned
 from ._jit import device, kernel, warms
 from ._losses_blocks import GROUP as BLOCKS
 from ._losses_blocks import LONGEST
 from ._losses_blocks import _margins as block_margins
 from ._losses_rows import GROUP, _csr_margins, _dense_margins
-from ._packed import ClientRows, aligned, pack
+from ._packed import pack
 from ._pointwise import POINTWISE
 from ._simd import (
     any_true,

@@ -19,19 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._boundary import as_floats, as_integers, check_finite, check_shape, integer, output
+from ._client_rows import ClientRows, DenseRows, NarrowTable, PackedRows, SparseRows, aligned
 from ._clients import ClientKernels, client_kernels
 from ._jit import threads as in_threads
 from ._jit import warms
-from ._packed import (
-    ClientRows,
-    DenseRows,
-    NarrowTable,
-    PackedRows,
-    SparseRows,
-    aligned,
-    narrow_table,
-    pack,
-)
+from ._packed import narrow_table, pack
 from ._pointwise import POINTWISE
 
 __all__ = [

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from problems import small_data
 
-from fedepm_fast import LeastSquares, Logistic, Problem
+from fedepm_fast import Problem
+from fedepm_fast.objectives import OBJECTIVES, as_objective
 
 #: The Flower adapter is tested where Flower is installed.
 collect_ignore = [] if importlib.util.find_spec("flwr") else ["flower"]
@@ -16,9 +17,18 @@ collect_ignore = [] if importlib.util.find_spec("flwr") else ["flower"]
 
 @pytest.fixture(params=["logistic", "least_squares"])
 def problem(request: pytest.FixtureRequest) -> Problem:
-    if request.param == "logistic":
-        return Problem(small_data(), Logistic(beta=0.01))
-    return Problem(small_data(task="regression"), LeastSquares(beta=0.01))
+    return a_problem(request.param)
+
+
+@pytest.fixture(params=OBJECTIVES)
+def any_problem(request: pytest.FixtureRequest) -> Problem:
+    """A problem of every registered objective."""
+    return a_problem(request.param)
+
+
+def a_problem(name: str) -> Problem:
+    objective = as_objective(name, beta=0.01)
+    return Problem(small_data(task=objective.task), objective)
 
 
 @pytest.fixture

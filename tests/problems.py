@@ -18,6 +18,11 @@ def small_data(
     if task == "classification":
         labels = (margin + rng.logistic(size=len(margin)) > 0).astype(float)
         labels[:2] = (0, 1)[: len(labels)]
+    elif task == "multiclass":
+        labels = (features @ rng.normal(size=(n, 3)) + rng.gumbel(size=(len(features), 3))).argmax(
+            1
+        )
+        labels[:3] = (0, 1, 2)[: len(labels)]
     else:
         labels = margin + 0.1 * rng.normal(size=len(margin))
     return FederatedData(features, labels, sizes)

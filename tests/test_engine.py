@@ -26,7 +26,7 @@ from fedepm_fast import (
     run,
 )
 from fedepm_fast.kernels._jit import JIT_DISABLED
-from fedepm_fast.objectives import Logistic
+from fedepm_fast.objectives import Logistic, as_objective
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
 from fedepm_fast.stopping import NoRule, ReleasedRule, StoppingRule, TextRule
 
@@ -66,6 +66,17 @@ def assert_agree(got, want, rtol=1e-10):
         assert d and np.abs(got.history["accuracy"] - want.history["accuracy"]).max() < 0.05
     assert (np.diff(got.history["elapsed"]) >= 0).all()
     assert (got.history["local_time"] >= 0).all() and got.history["local_time"][-1] == 0
+
+
+@pytest.mark.parametrize("name", ["huber", "squared_hinge", "multinomial"])
+def test_objectives(name):
+    objective = as_objective(name, beta=0.01, weights=[1, 0, 2, 1, 1])
+    data = small_data(task=objective.task)
+    for options in ({"noise": "none", "mu0": 5.0}, {"mu0": 20.0, "epsilon": 5.0}):
+        algorithm = FedEPM(step="1", preset="text", lam=0.01, eta=0.5, **options)
+        got, want = both(algorithm, data, objective=objective, rounds=25, seed=2)
+        assert got.engine == "compiled" and got.rounds == 25
+        assert_agree(got, want)
 
 
 FILES = golden.files()[: 1 if JIT_DISABLED else None]

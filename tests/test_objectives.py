@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from problems import small_data
 
-from fedepm_fast import LeastSquares, Logistic, Problem
+from fedepm_fast import Huber, LeastSquares, Logistic, Multinomial, Problem, SquaredHinge
+from fedepm_fast.objectives import OBJECTIVES, as_objective
 
 MARGINS = np.array([0.0, 1e-300, 1e-17, 1e-8, 0.5, 3.0, 36.0, 40.0, 745.0, 1e3, 1e5])
 MARGINS = np.concatenate([-MARGINS[::-1], MARGINS])
@@ -29,7 +30,52 @@ def test_logistic_is_exact_at_any_margin(b):
             assert slope == pytest.approx(float(sign / (1 + mpmath.exp(-s))), rel=1e-15, abs=1e-320)
 
 
-def test_gradients_match_central_differences(problem, rng):
+@pytest.mark.parametrize("b", [0, 1, 2])
+def test_multinomial_is_exact_at_any_margin(b):
+    largest = np.abs(MARGINS[len(MARGINS) // 2 :])
+    t = np.zeros((2 * len(largest), 3))
+    t[:, (b + 1) % 3] = np.concatenate([largest, -largest])
+    t[:, (b + 2) % 3] = -t[:, (b + 1) % 3] / 2
+    labels = np.full(len(t), float(b))
+    loss, slope = Multinomial().loss(t, labels), Multinomial().derivative(t, labels)
+    with mpmath.workdps(60):
+        for row, value, derivative in zip(t, loss, slope, strict=True):
+            e = [mpmath.exp(mpmath.mpf(float(v)) - float(row[b])) for v in row]
+            others = mpmath.fsum(v for k, v in enumerate(e) if k != b)
+            p = [v / mpmath.fsum(e) for v in e]
+            p[b] = -others / mpmath.fsum(e)
+            assert value == pytest.approx(float(mpmath.log1p(others)), rel=1e-15, abs=1e-320)
+            np.testing.assert_allclose(derivative, [float(v) for v in p], rtol=1e-15, atol=1e-320)
+
+
+def test_multinomial_of_two_classes_is_logistic(rng):
+    t, b = rng.normal(size=(50, 2)) * 5, rng.integers(0, 2, 50).astype(float)
+    difference = t[:, 1] - t[:, 0]
+    np.testing.assert_allclose(Multinomial().loss(t, b), Logistic().loss(difference, b), rtol=1e-14)
+    np.testing.assert_allclose(
+        Multinomial().derivative(t, b)[:, 1], Logistic().derivative(difference, b), rtol=1e-13
+    )
+    hessian = Multinomial().second_derivative(t, b)
+    curvature = Logistic().second_derivative(difference, b)
+    np.testing.assert_allclose(hessian[:, 0, 0], curvature, rtol=1e-13)
+    np.testing.assert_allclose(hessian[:, 0, 1], -curvature, rtol=1e-13)
+
+
+def test_huber_is_least_squares_for_a_large_delta(rng):
+    t, b = rng.normal(size=(2, 40)) * 3
+    np.testing.assert_allclose(Huber(delta=1e3).loss(t, b), LeastSquares().loss(t, b), rtol=1e-14)
+    np.testing.assert_array_equal(np.abs(Huber(delta=0.5).derivative(t, b)).max(), 0.5)
+    assert Huber(delta=2.0).loss(np.array([12.0]), np.array([2.0])) == 2.0 * (10 - 1)
+
+
+def test_squared_hinge_by_hand():
+    t, b = np.array([0.0, 1.0, 3.0, -1.0, 0.5]), np.array([1.0, 1.0, 1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(SquaredHinge().loss(t, b), [1, 0, 0, 4, 2.25])
+    np.testing.assert_array_equal(SquaredHinge().derivative(t, b), [-2, 0, 0, -4, 3])
+
+
+def test_gradients_match_central_differences(any_problem, rng):
+    problem = any_problem
     w, h = rng.normal(size=problem.n_parameters), 1e-6
     for i in range(problem.n_clients):
         numeric = [
@@ -39,7 +85,8 @@ def test_gradients_match_central_differences(problem, rng):
         np.testing.assert_allclose(problem.gradient(i, w), numeric, rtol=1e-6, atol=1e-8)
 
 
-def test_totals_are_sums_over_clients(problem, rng):
+def test_totals_are_sums_over_clients(any_problem, rng):
+    problem = any_problem
     w = rng.normal(size=problem.n_parameters)
     values = [problem.value(i, w) for i in range(problem.n_clients)]
     np.testing.assert_allclose(problem.values(w), values, rtol=1e-13)
@@ -59,12 +106,17 @@ def test_totals_are_sums_over_clients(problem, rng):
     np.testing.assert_allclose(problem.total_hessian(w), numeric, rtol=1e-6, atol=1e-7)
 
 
-def test_lipschitz_constants_bound_the_gradients(problem, rng):
+def test_lipschitz_constants_bound_the_gradients(any_problem, rng):
+    problem = any_problem
     r = problem.lipschitz()
     for _ in range(20):
         w, v = rng.normal(size=(2, problem.n_parameters))
         change = np.linalg.norm(problem.gradients(w) - problem.gradients(v), axis=1)
         assert (change <= r * np.linalg.norm(w - v) * (1 + 1e-12)).all()
+    if problem.objective.name == "multinomial":
+        # Attained where two classes share all the probability.
+        p = np.array([0.5, 0.5, 0.0])
+        assert np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1] == problem.objective.curvature
     for i in range(problem.n_clients):
         a, _ = problem.data.client(i)
         hessian = problem.objective.curvature * a.T @ a / len(a)
@@ -79,7 +131,30 @@ def test_regularizer():
     np.testing.assert_array_equal(Problem(data, Logistic(0.5, "beta")).reg, np.full(6, 0.5))
 
 
-def test_optimum_has_no_gradient(problem):
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_weights_of_the_regularizer(name, rng):
+    objective = as_objective(name, beta=0.3, regularizer="beta", weights=[0, 1, 2.5, 1, 4])
+    data = small_data(task=objective.task)
+    problem = Problem(data, objective)
+    plain = Problem(data, as_objective(name, beta=0.0))
+    w = rng.normal(size=problem.n_parameters)
+    weights = np.tile(objective.weights, objective.fit_to(data).n_outputs)
+    penalty = 0.15 * (weights * w * w).sum()
+    np.testing.assert_allclose(problem.values(w), plain.values(w) + penalty, rtol=1e-13)
+    np.testing.assert_allclose(
+        problem.gradients(w), plain.gradients(w) + 0.3 * weights * w, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        problem.total_hessian(w), plain.total_hessian(w) + 6 * 0.3 * np.diag(weights), rtol=1e-12
+    )
+    np.testing.assert_allclose(problem.lipschitz(), plain.lipschitz() + 0.3 * 4, rtol=1e-12)
+    assert problem.describe()["weights"] == [0, 1, 2.5, 1, 4]
+    # Sharing the data, other weights are packed anew.
+    assert problem.rows is problem.rows and problem.rows is not plain.rows
+
+
+def test_optimum_has_no_gradient(any_problem):
+    problem = any_problem
     best = problem.optimum()
     assert best.gradient_norm < 1e-10
     assert best.value == pytest.approx(problem.total_value(best.x))
@@ -95,7 +170,8 @@ def test_optimum_has_no_gradient(problem):
         np.testing.assert_allclose(best.x, np.linalg.lstsq(a, b)[0], rtol=1e-9)
 
 
-def test_newton_finds_the_same_optimum_from_anywhere(problem, rng):
+def test_newton_finds_the_same_optimum_from_anywhere(any_problem, rng):
+    problem = any_problem
     best = problem.optimum()
     for start in (None, rng.normal(size=problem.n_parameters), np.full(problem.n_parameters, 50.0)):
         found = problem.optimum(start, method="newton")
@@ -114,6 +190,19 @@ def test_accuracy():
     assert regression.accuracy(x) is None
 
 
+def test_accuracy_of_classes(rng):
+    data = small_data(task="multiclass")
+    problem = Problem(data, "multinomial")
+    assert problem.objective.classes == 3 and problem.n_parameters == 15
+    points = rng.normal(size=(4, 15))
+    points[0] = 0  # every class alike: the first one
+    share = [
+        np.mean((data.features @ x.reshape(3, 5).T).argmax(axis=1) == data.labels) for x in points
+    ]
+    assert [problem.accuracy(x) for x in points] == pytest.approx(share)
+    np.testing.assert_allclose(problem.accuracies(points), share, rtol=1e-15)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="beta must be"):
         Logistic(beta=-1)
@@ -121,5 +210,20 @@ def test_bad_input():
         Logistic(regularizer="none")
     with pytest.raises(ValueError, match="objective must be one of 'logistic'"):
         Problem(small_data(), "hinge")
-    with pytest.raises(ValueError, match="labels must be 0 or 1"):
-        Problem(small_data(task="regression"), "logistic")
+    for name in ("logistic", "squared_hinge"):
+        with pytest.raises(ValueError, match="labels must be 0 or 1"):
+            Problem(small_data(task="regression"), name)
+    with pytest.raises(ValueError, match="labels must be whole numbers from 0"):
+        Problem(small_data(task="regression"), "multinomial")
+    with pytest.raises(ValueError, match="labels must be below classes = 2, got 2"):
+        Problem(small_data(task="multiclass"), Multinomial(classes=2))
+    with pytest.raises(ValueError, match=r"delta must be .* in \(0, inf\), got 0"):
+        Huber(delta=0)
+    with pytest.raises(ValueError, match="classes must be an integer >= 2, got 1"):
+        Multinomial(classes=1)
+    with pytest.raises(ValueError, match="weights must be at least 0, got -1"):
+        Logistic(weights=[1, -1])
+    with pytest.raises(ValueError, match="weights must be one per feature, 5, got 2"):
+        Problem(small_data(), Logistic(weights=[1, 1]))
+    with pytest.raises(ValueError, match="delta is not a parameter of the objective 'logistic'"):
+        as_objective("logistic", delta=1.0)

@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fedepm_fast import FederatedData, LeastSquares, Logistic, Problem
+from fedepm_fast import FederatedData, Problem
 from fedepm_fast.kernels import _packed, losses
 from fedepm_fast.kernels._jit import JIT_DISABLED
+from fedepm_fast.objectives import as_objective
 
-LOSSES = ("logistic", "least_squares")
+LOSSES = ("logistic", "least_squares", "huber", "squared_hinge", "multinomial")
+#: What the tests give as the loss's own parameter.
+PARAMETERS = {"huber": {"delta": 0.7}, "multinomial": {"classes": 4}}
 TOLERANCE = {np.dtype(np.float64): 1e-13, np.dtype(np.float32): 1e-5}
 FLOATS = (np.float64, np.float32)
 
@@ -24,42 +27,73 @@ def random_rows(rng, sizes, n, loss="logistic", density=None):
     features = rng.normal(size=(d, n))
     if density is not None:
         features[rng.random((d, n)) >= density] = 0
-    labels = rng.integers(0, 2, d).astype(float) if loss == "logistic" else rng.normal(size=d)
+    if loss in ("least_squares", "huber"):
+        labels = rng.normal(size=d)
+    else:
+        labels = rng.integers(0, 4 if loss == "multinomial" else 2, d).astype(float)
     return features, labels, np.asarray(sizes)
 
 
-def extended(features, labels, sizes, points, reg, loss):
+def outputs(loss):
+    return PARAMETERS["multinomial"]["classes"] if loss == "multinomial" else 1
+
+
+def pointwise(t, b, loss):
+    """Losses and their derivatives of margins (d, outputs), as textbooks write them."""
+    sign = 1 - 2 * b
+    if loss == "multinomial":
+        own = np.arange(t.shape[1]) == b[:, None]
+        short = t - t[own][:, None]
+        largest = short.max(axis=1)
+        e = np.exp(short - largest[:, None])
+        rest = np.where(own, 0, e).sum(axis=1) + np.expm1(-largest)
+        p = e / e.sum(axis=1)[:, None]
+        return largest + np.log1p(rest), np.where(own, np.where(own, 0, -p).sum(1)[:, None], p)
+    t = t[:, 0]
+    if loss == "logistic":
+        s = sign * t
+        e = np.exp(-np.abs(s))
+        value, slope = np.maximum(s, 0) + np.log1p(e), sign * np.where(s < 0, e, 1) / (1 + e)
+    elif loss == "squared_hinge":
+        short = np.maximum(0, 1 + sign * t)
+        value, slope = short**2, 2 * sign * short
+    elif loss == "least_squares":
+        value, slope = (t - b) ** 2 / 2, t - b
+    else:
+        r, delta = t - b, np.longdouble(PARAMETERS["huber"]["delta"])
+        inside = np.abs(r) <= delta
+        value = np.where(inside, r**2 / 2, delta * (np.abs(r) - delta / 2))
+        slope = np.where(inside, r, delta * np.sign(r))
+    return value, slope[:, None]
+
+
+def extended(features, labels, sizes, points, reg, loss, weights=1.0):
     """Values and gradients in extended precision, and the scales that errors are relative to."""
     a, b = features.astype(np.longdouble), labels.astype(np.longdouble)
     points, reg = points.astype(np.longdouble), np.asarray(reg).astype(np.longdouble)
     values, gradients, scales = [], [], []
     first = 0
     for i, size in enumerate(sizes):
-        rows, w = slice(first, first + size), points[i]
-        t = a[rows] @ w
-        if loss == "logistic":
-            s = (1 - 2 * b[rows]) * t
-            e = np.exp(-np.abs(s))
-            value = np.maximum(s, 0) + np.log1p(e)
-            slope = (1 - 2 * b[rows]) * np.where(s < 0, e, 1) / (1 + e)
-        else:
-            slope = t - b[rows]
-            value = slope**2 / 2
-        values.append(value.mean() + reg[i] / 2 * (w @ w))
-        gradients.append(slope @ a[rows] / size + reg[i] * w)
-        scales.append(np.abs(slope) @ np.abs(a[rows]) / size + np.abs(reg[i] * w))
+        rows, w = slice(first, first + size), points[i].reshape(outputs(loss), -1)
+        value, slope = pointwise(a[rows] @ w.T, b[rows], loss)
+        values.append(value.mean() + reg[i] / 2 * (weights * w * w).sum())
+        gradients.append((slope.T @ a[rows] / size + reg[i] * weights * w).ravel())
+        scale = np.abs(slope).T @ np.abs(a[rows]) / size + np.abs(reg[i] * weights * w)
+        scales.append(scale.ravel())
         first += size
     return np.array(values), np.array(gradients), np.array(scales)
 
 
-def layouts(features, labels, sizes, loss, dtype):
+def layouts(features, labels, sizes, loss, dtype, **options):
     dense = features.astype(dtype)
-    yield losses.pack(dense, labels, sizes, loss=loss)
+    options = {"loss": loss, **PARAMETERS.get(loss, {}), **options}
+    found = [losses.pack(sparse.csr_array(dense), labels, sizes, **options)]
+    found.append(losses.pack(dense, labels, sizes, **options))
     if dense.shape[1] <= 64:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_packed, "_BLOCKS_UP_TO", 0)
-            yield losses.pack(dense, labels, sizes, loss=loss)
-    yield losses.pack(sparse.csr_array(dense), labels, sizes, loss=loss)
+            found.append(losses.pack(dense, labels, sizes, **options))
+    return found
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -82,12 +116,13 @@ def test_against_extended_precision(rng, sizes, n, loss, dtype):
     features, labels, sizes = random_rows(rng, sizes, n, loss)
     features, labels = (v.astype(dtype).astype(float) for v in (features, labels))
     m, limit = len(sizes), TOLERANCE[np.dtype(dtype)]
-    points = (rng.normal(size=(m, n)) / n).astype(dtype)
-    reg = rng.random(m).astype(dtype)
-    for rows in layouts(features, labels, sizes, loss, dtype):
+    points = (rng.normal(size=(m, outputs(loss) * n)) / n).astype(dtype)
+    reg, weights = rng.random(m).astype(dtype), rng.integers(0, 3, n).astype(dtype)
+    for rows in layouts(features, labels, sizes, loss, dtype, weights=weights):
         for x in (points[0], points):
-            each = np.broadcast_to(x, (m, n))
-            values, gradients, scales = extended(features, labels, sizes, each, reg, loss)
+            each = np.broadcast_to(x, points.shape)
+            expected = extended(features, labels, sizes, each, reg, loss, weights)
+            values, gradients, scales = expected
             f, g = losses.values_and_gradients(rows, x, reg=reg)
             assert f.dtype == g.dtype == dtype
             assert (np.abs(f - values) <= limit * values).all()
@@ -117,6 +152,75 @@ def test_logistic_at_any_margin(sign, b):
                 assert slope == pytest.approx(expected, rel=1e-15, abs=1e-310)
 
 
+@pytest.mark.parametrize("b", [0, 1, 2])
+def test_multinomial_at_any_margin(b):
+    # The margins of a row are those of the identity; one row a client.
+    for largest in MARGINS:
+        w = np.array([0.0, largest, -largest])[[b, (b + 1) % 3, (b + 2) % 3]]
+        for t in (w, -w):
+            for rows in layouts(np.ones((1, 1)), [b], [1], "multinomial", float, classes=3):
+                f, g = losses.values_and_gradients(rows, t)
+                with mpmath.workdps(60):
+                    e = [mpmath.exp(mpmath.mpf(float(v)) - float(t[b])) for v in t]
+                    others = [v for k, v in enumerate(e) if k != b]
+                    loss = float(mpmath.log1p(mpmath.fsum(others)))
+                    p = [v / mpmath.fsum(e) for v in e]
+                    p[b] = -mpmath.fsum(others) / mpmath.fsum(e)
+                assert f[0] == pytest.approx(loss, rel=1e-15, abs=1e-320)
+                np.testing.assert_allclose(g[0], [float(v) for v in p], rtol=2e-15, atol=1e-310)
+
+
+@pytest.mark.parametrize("loss", ["huber", "squared_hinge"])
+def test_kinks_and_far_margins(loss):
+    delta = 0.75
+    around = np.array([-1e3, -1.0, -delta, 0.0, delta, 1.0, 1e3, 1e200])
+    margins = np.concatenate([np.nextafter(around, -np.inf), around, np.nextafter(around, np.inf)])
+    labels = np.zeros(len(margins))
+    options = {"delta": delta} if loss == "huber" else {}
+    sizes = np.ones(len(margins), int)
+    for rows in layouts(margins[:, None], labels, sizes, loss, float, **options):
+        with np.errstate(over="ignore"):
+            f, g = losses.values_and_gradients(rows, np.ones(1))
+            if loss == "huber":
+                slope = np.clip(margins, -delta, delta)
+                value = slope * (margins - slope / 2)
+            else:
+                short = np.maximum(0, 1 + margins)
+                value, slope = short**2, 2 * short
+            np.testing.assert_allclose(f, value, rtol=4e-16)
+            np.testing.assert_allclose(g[:, 0], slope * margins, rtol=4e-16)
+
+
+def test_two_classes_are_the_logistic_loss(rng):
+    features, labels, sizes = random_rows(rng, [30, 1, 9], 6)
+    w = rng.normal(size=12)
+    for rows, binary in zip(
+        layouts(features, labels, sizes, "multinomial", float, classes=2),
+        layouts(features, labels, sizes, "logistic", float),
+        strict=True,
+    ):
+        assert (rows.n_outputs, rows.n_parameters, rows.n_features) == (2, 12, 6)
+        f, g = losses.values_and_gradients(rows, w)
+        expected_f, expected_g = losses.values_and_gradients(binary, w[6:] - w[:6])
+        np.testing.assert_allclose(f, expected_f, rtol=1e-14)
+        np.testing.assert_allclose(g, np.hstack([-expected_g, expected_g]), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("classes", [7, 130])
+def test_many_classes(rng, classes):
+    # Products of so many sums would overflow float32; one row more than whole vectors.
+    features = rng.normal(size=(129, 9)).astype(np.float32)
+    labels = rng.integers(0, classes, 129).astype(float)
+    x = np.zeros(classes * 9, np.float32)
+    for rows in layouts(features, labels, [129], "multinomial", np.float32, classes=classes):
+        f, g = losses.values_and_gradients(rows, x)
+        assert f[0] == pytest.approx(np.log(classes), rel=1e-6)
+        own = np.zeros((classes, 9))
+        np.add.at(own, labels.astype(int), features)
+        expected = (features.sum(axis=0) / classes - own) / 129
+        np.testing.assert_allclose(g.reshape(classes, 9), expected, rtol=0, atol=3e-7)
+
+
 def test_small_losses_of_many_rows_keep_their_digits():
     # Every factor 1 + e of the running product rounds to 1 or nearly.
     for margin in (-12.0, -30.0, -40.0, -300.0):
@@ -130,11 +234,9 @@ def test_padding_adds_exactly_nothing(loss):
     # Rows of zeros: each adds the same number, and there is no rounding in their mean.
     for size in range(1, 40):
         for rows in layouts(np.zeros((size, 2)), np.zeros(size), [size], loss, float):
-            f, g = losses.values_and_gradients(rows, np.ones(2))
-            if loss == "least_squares":
-                assert f[0] == 0
-            else:
-                assert f[0] == pytest.approx(np.log(2), rel=1e-15)
+            f, g = losses.values_and_gradients(rows, np.ones(rows.n_parameters))
+            at_zero = {"logistic": np.log(2), "squared_hinge": 1.0, "multinomial": np.log(4)}
+            assert f[0] == pytest.approx(at_zero.get(loss, 0.0), rel=1e-15)
             assert (g == 0).all()
 
 
@@ -152,9 +254,14 @@ def test_agrees_with_the_reference(sizes, n, seed, loss, is_sparse):
     if is_sparse:
         features = sparse.csr_array(features)
     data = FederatedData(features, labels, sizes)
-    problem = Problem(data, Logistic() if loss == "logistic" else LeastSquares())
-    rows = losses.pack(data.features, data.labels, data.client_sizes, loss=loss)
-    for x in (rng.normal(size=n), rng.normal(size=(len(sizes), n))):
+    weights = rng.integers(0, 3, n)
+    problem = Problem(data, as_objective(loss, weights=weights, **PARAMETERS.get(loss, {})))
+    rows = problem.rows
+    assert rows.n_parameters == problem.n_parameters == outputs(loss) * n
+    for x in (
+        rng.normal(size=problem.n_parameters),
+        rng.normal(size=(len(sizes), outputs(loss) * n)),
+    ):
         f, g = losses.values_and_gradients(rows, x, reg=problem.reg)
         np.testing.assert_allclose(f, problem.values(x), rtol=1e-12)
         np.testing.assert_allclose(g, problem.gradients(x), rtol=1e-11, atol=1e-13)
@@ -164,7 +271,7 @@ def test_agrees_with_the_reference(sizes, n, seed, loss, is_sparse):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_bits_do_not_depend_on_the_clients_asked_for(rng, loss, dtype):
     features, labels, sizes = random_rows(rng, [7, 30, 1, 200, 16], 6, loss)
-    points = rng.normal(size=(5, 6)).astype(dtype)
+    points = rng.normal(size=(5, outputs(loss) * 6)).astype(dtype)
     for rows in layouts(features, labels, sizes, loss, dtype):
         for x in (points[1], points):
             f, g = losses.values_and_gradients(rows, x, reg=0.1)
@@ -274,6 +381,30 @@ def test_bad_points_and_clients(rng):
     [
         ({"loss": "hinge"}, ValueError, "loss must be one of 'logistic', 'least_squares'"),
         ({"labels": [0, 2, 1]}, ValueError, "labels must be 0 or 1 for the logistic loss, got 2"),
+        ({"delta": 1.0}, ValueError, "delta is not a parameter of the logistic loss"),
+        ({"loss": "huber", "delta": 0.0}, ValueError, "delta must be a finite number > 0, got 0"),
+        (
+            {"loss": "huber", "classes": 2},
+            ValueError,
+            "classes is not a parameter of the huber loss",
+        ),
+        (
+            {"loss": "multinomial", "labels": [0, 1.5, 2]},
+            ValueError,
+            "labels must be whole numbers from 0 for the multinomial loss, got 1.5 at index 1",
+        ),
+        (
+            {"loss": "multinomial", "labels": [0, 1, 2], "classes": 2},
+            ValueError,
+            "labels must be below classes = 2, got 2",
+        ),
+        (
+            {"loss": "squared_hinge", "labels": [0, 2, 1]},
+            ValueError,
+            "0 or 1 for the squared_hinge",
+        ),
+        ({"weights": [1.0]}, ValueError, r"weights must have shape \(2,\)"),
+        ({"weights": [1.0, -1.0]}, ValueError, "weights must be at least 0, got -1"),
         ({"labels": [0, 1]}, ValueError, r"labels must have shape \(3,\)"),
         ({"client_sizes": [3, 0]}, ValueError, "every one at least 1 row"),
         ({"client_sizes": [1, 1]}, ValueError, "add up to the 3 rows of features, got 2"),

@@ -131,7 +131,26 @@ def test_wrong_and_ties(rng, layout, dtype, monkeypatch):
         accuracy.wrong_and_ties(rows, points[:, :4])
 
 
-def test_wrong_and_ties_needs_two_classes(rng):
+@pytest.mark.parametrize("layout", ["blocks", "narrow", "dense", "csr"])
+def test_wrong_classes(rng, layout, monkeypatch):
+    features = rng.integers(-2, 3, (D, 9)) / (3.0 if layout == "blocks" else 1.0)
+    labels = rng.integers(0, 5, D).astype(float)
+    if layout == "dense":
+        monkeypatch.setattr(_packed, "_BLOCKS_UP_TO", 0)
+    held = sparse.csr_array(features) if layout == "csr" else features
+    rows = losses.pack(held, labels, SIZES, loss="multinomial")
+    points = rng.integers(-1, 2, (6, 45)).astype(float)
+    points[0] = 0  # every class alike, as many rows are at the other points
+    want = [((features @ x.reshape(5, 9).T).argmax(axis=1) != labels).sum() for x in points]
+    if layout == "blocks":  # thirds are rounded, and ties with them
+        points[1:] += rng.normal(size=(5, 45))
+        want = [((features @ x.reshape(5, 9).T).argmax(axis=1) != labels).sum() for x in points]
+    found = accuracy.wrong_and_ties(rows, points)
+    np.testing.assert_array_equal(found[:, 0], want)
+    np.testing.assert_array_equal(found[:, 1], 0)
+
+
+def test_wrong_and_ties_needs_classes(rng):
     features, labels = table(rng, 3)
     rows = losses.pack(features, labels, SIZES, loss="least_squares")
     with pytest.raises(ValueError, match="rows must hold classes"):
