@@ -266,8 +266,7 @@ class FedEPM(Algorithm):
     def resolve(self, problem: Problem) -> Self:
         resolved = super().resolve(problem)
         if self.mechanism is not None:
-            data = problem.data
-            mechanism = self.mechanism.resolve(data.n_samples, data.n_features)
+            mechanism = self.mechanism.resolve(problem.n_samples, problem.n_parameters)
             resolved = dataclasses.replace(resolved, mechanism=mechanism)
         m, rho = problem.n_clients, self.participation
         eta = self.eta if self.eta is not None else (0.02 * m + 1) * (rho + 0.1) * 1e-5
