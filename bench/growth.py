@@ -49,18 +49,17 @@ def measure(clients: int, rows: int, features: int) -> dict[str, float]:
 def plot(found: dict[str, list[dict[str, float]]], path: str) -> None:
     from fedepm_fast import plots
 
-    figure = plots.new_figure((10, 3.4))
+    figure, grid = plots.new_grid(1, len(found), 10, 3.4)
     for k, (name, points) in enumerate(found.items()):
-        axes = figure.add_subplot(1, 3, k + 1)
+        axes = grid[0, k]
         x = [point["value"] for point in points]
         y = [1e3 * point["seconds"] for point in points]
         axes.loglog(x, y, "o-", color="C0", label="measured")
         axes.loglog(x, [y[-1] * v / x[-1] for v in x], ":", color="0.4", label="linear")
         axes.set_xlabel(name)
         axes.set_ylabel("ms a round" if k == 0 else "")
-        axes.grid(True, alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    plots.save(figure, path)
 
 
 def main() -> None:

@@ -37,13 +37,17 @@ _HOMES = {
     "sweep": "sweeps",
 }
 _MODULES = (
+    "aggregation",
+    "client",
     "datasets",
     "kernels",
     "loaders",
     "paper",
     "partition",
     "plots",
+    "privacy",
     "reference",
+    "server",
     "sources",
     "stopping",
     "synthetic",
@@ -54,13 +58,17 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 
 if TYPE_CHECKING:
     from . import (
+        aggregation,
+        client,
         datasets,
         kernels,
         loaders,
         paper,
         partition,
         plots,
+        privacy,
         reference,
+        server,
         sources,
         stopping,
         synthetic,

@@ -30,6 +30,7 @@ class _Size(NamedTuple):
 
     n_clients: int
     n_parameters: int
+    n_samples: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,8 @@ class Cell:
             raise TypeError(f"source must be a source of data, got {type(source).__name__}")
         objective = as_objective(self.objective)
         _registered("objective", objective, Objective, OBJECTIVES)
+        if algorithm.mechanism is not None and self.rounds is None and self.stopping is None:
+            raise ValueError("rounds must be given: a private run fixes their number in advance")
         if self.rounds is not None:
             if self.stopping is not None:
                 raise ValueError("rounds and stopping exclude each other: give one of them")
@@ -83,7 +86,7 @@ class Cell:
         check_choice("engine", self.engine, ENGINES)
         # A margin for each of at least two classes has as many parameters for each feature.
         outputs = 2 if objective.task == "multiclass" else 1
-        size = _Size(source.n_clients, outputs * source.n_features)
+        size = _Size(source.n_clients, outputs * source.n_features, source.n_samples)
         resolved = algorithm.resolve(cast(Problem, size))
         if resolved.coverage_rounds is not None:
             m = source.n_clients
@@ -111,6 +114,9 @@ class Cell:
 
     def _flat(self, data: dict[str, Any]) -> dict[str, Any]:
         algorithm, objective = self.algorithm.describe(), self.objective.describe()
+        mechanism = algorithm.pop("mechanism")
+        if mechanism is not None:
+            algorithm |= {"mechanism": mechanism.pop("name"), **mechanism}
         return {
             "algorithm": algorithm.pop("name"),
             **algorithm,

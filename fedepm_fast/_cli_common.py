@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -125,6 +125,7 @@ def load_data(
     from .objectives import as_objective
     from .sources import from_options
 
+    announce_compilation()
     options: dict[str, Any] = {
         "clients": clients,
         "partition": partition,
@@ -166,6 +167,35 @@ def check_out(out: Path | None) -> Path | None:
     from ._files import check_writable_folder
 
     return None if out is None else check_writable_folder("out", out)
+
+
+def announce_compilation() -> None:
+    """Say so on a terminal, once, when kernels have to be compiled."""
+    from .kernels import on_compile
+
+    if not _announced and sys.stderr.isatty():
+        _announced.append(True)
+        on_compile(
+            lambda _: print(
+                "compiling kernels, the first time only ...", file=sys.stderr, flush=True
+            )
+        )
+
+
+_announced: list[bool] = []
+
+
+@contextmanager
+def bar(what: str, live: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar to call with what is done and what there is; None unless `live`."""
+    if not live:
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def live(quiet: bool) -> bool:

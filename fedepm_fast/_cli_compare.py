@@ -40,7 +40,7 @@ def compare(
     stopping: common.Stopping = None,
     objective: common.ObjectiveName = "logistic",
     beta: common.Beta = 1e-3,
-    delta: common.Delta = None,
+    huber_delta: common.Delta = None,
     seed: common.Seed = 0,
     trial: common.Trial = 0,
     data: common.Data = "adult",
@@ -74,7 +74,7 @@ def compare(
         "coverage_rounds": coverage_rounds,
     }
     algorithms = [common.make(ALGORITHMS[name], options, lenient=True) for name in ORDER]
-    goal = common.make_objective(objective, beta, delta)
+    goal = common.make_objective(objective, beta, huber_delta)
     federated = common.load_data(
         data,
         clients=clients,

@@ -48,6 +48,7 @@ def paper(
     for library, extra in (("pandas", "tables"), ("matplotlib", "plots")):
         require(library, extra, "fedepm paper")
     out = check_writable_folder("out", out)
+    common.announce_compilation()
     with _bar(common.live(quiet)) as progress:
         try:
             evaluation = evaluate(trials, seed=seed, jobs=jobs, store=store, progress=progress)

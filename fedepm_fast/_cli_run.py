@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(
+    ctx: typer.Context,
     algorithm: Annotated[str, typer.Option(help="fedepm, sfedavg or sfedprox.")] = "fedepm",
     clients: common.Clients = None,
     local_steps: common.LocalSteps = 12,
@@ -35,9 +36,35 @@ def run(
     stopping: common.Stopping = None,
     objective: common.ObjectiveName = "logistic",
     beta: common.Beta = 1e-3,
-    delta: common.Delta = None,
+    huber_delta: common.Delta = None,
     seed: common.Seed = 0,
     trial: common.Trial = 0,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private",
+            help="FedEPM with Laplace noise on the sensitivity, or Gaussian with --delta.",
+        ),
+    ] = False,
+    total_epsilon: Annotated[
+        float | None, typer.Option(help="Private: what each client may spend.", metavar="E")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Private: Gaussian noise, in (0, 1).", metavar="D")
+    ] = None,
+    clip: Annotated[
+        float | None,
+        typer.Option(
+            help="Private: bound on a record's gradient.", show_default="from public sizes"
+        ),
+    ] = None,
+    public_scaling: Annotated[
+        bool,
+        typer.Option(
+            "--public-scaling",
+            help="Private: the scaling of the columns is public; it is for adult.",
+        ),
+    ] = False,
     data: common.Data = "adult",
     label: common.Label = None,
     client_column: common.ClientColumn = None,
@@ -59,22 +86,36 @@ def run(
     from .algorithms import ALGORITHMS
     from .runner import make_problem
 
-    chosen = common.make(
-        ALGORITHMS[check_choice("algorithm", algorithm, ALGORITHMS)],
-        {
-            "local_steps": local_steps,
-            "participation": participation,
-            "epsilon": epsilon,
-            "preset": preset,
-            "noise": noise,
-            "mu0": mu0,
-            "coverage_rounds": coverage_rounds,
-            "lam": lam,
-            "eta": eta,
-            "learning_rate": learning_rate,
-        },
-    )
-    goal = common.make_objective(objective, beta, delta)
+    options: dict[str, Any] = {
+        "local_steps": local_steps,
+        "participation": participation,
+        "epsilon": epsilon,
+        "preset": preset,
+        "noise": noise,
+        "mu0": mu0,
+        "coverage_rounds": coverage_rounds,
+        "lam": lam,
+        "eta": eta,
+        "learning_rate": learning_rate,
+    }
+    if private:
+        if algorithm != "fedepm":
+            raise ValueError(
+                f"algorithm must be fedepm with --private, got {algorithm!r}: the baselines take "
+                "many gradients at hidden points, whose sensitivity has no closed form"
+            )
+        public = public_scaling or data == "adult"
+        own = {name: value for name, value in options.items() if _was_given(ctx, name)}
+        options, rounds = private_options(own, rounds, total_epsilon, delta, clip, public)
+    else:
+        for name, value in (
+            ("total_epsilon", total_epsilon), ("delta", delta), ("clip", clip),
+            ("public_scaling", public_scaling or None),
+        ):  # fmt: skip
+            if value is not None:
+                raise ValueError(f"{name} needs --private")
+    chosen = common.make(ALGORITHMS[check_choice("algorithm", algorithm, ALGORITHMS)], options)
+    goal = common.make_objective(objective, beta, huber_delta)
     federated = common.load_data(
         data,
         clients=clients,
@@ -121,6 +162,38 @@ def run(
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
     if result.diverged:
         raise CommandFailed(result.message)
+
+
+def _was_given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def private_options(
+    own: dict[str, Any],
+    rounds: int | None,
+    total_epsilon: float | None,
+    delta: float | None,
+    clip: float | None,
+    public_scaling: bool,
+) -> tuple[dict[str, Any], int]:
+    """Parameters and rounds of a private run: the defaults of its budget, but for `own` ones."""
+    from .privacy import GaussianMechanism, LaplaceMechanism
+    from .privacy.defaults import private_settings
+
+    if total_epsilon is None:
+        raise ValueError("total_epsilon must be given with --private")
+    common_part: dict[str, Any] = {
+        "total_epsilon": total_epsilon, "clip": clip, "public_scaling": public_scaling,
+    }  # fmt: skip
+    mechanism = (
+        LaplaceMechanism(**common_part)
+        if delta is None
+        else GaussianMechanism(**common_part, delta=delta)
+    )
+    settings = private_settings(total_epsilon)
+    planned = settings.pop("rounds")
+    return {**settings, **own, "mechanism": mechanism}, planned if rounds is None else rounds
 
 
 def write(

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import _cli_common as common
 from ._cli_common import INTERRUPTED, CommandFailed
+from ._cli_compare import check_plot
 from ._cli_runs import print_cells
 
 if TYPE_CHECKING:
@@ -43,6 +45,19 @@ def sweep(
     ray: Annotated[
         bool, typer.Option("--ray", help="Use the Ray cluster, or a local one.")
     ] = False,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            help="Draw a measure against a parameter, or against the round.",
+            metavar="MEASURE:PARAMETER",
+        ),
+    ] = None,
+    plot_out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of the figure.", metavar="FILE", show_default="SPEC.png beside SPEC.toml"
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the specification and count the runs.")
     ] = False,
@@ -66,9 +81,17 @@ def sweep(
         check_int("jobs", jobs, low=1)
     runs = Sweep.from_toml(spec, trials=trials)
     path = default_store(spec) if store is None else store
+    options = None if plot is None else _plot_options(runs, plot)
+    figure = None
+    if options is not None:
+        figure = plot_out or spec.with_suffix(".png")
+        check_plot(figure)
+    elif plot_out is not None:
+        raise ValueError("--plot-out needs --plot, which says what to draw")
     if dry_run:
         _count(runs, path)
         return
+    common.announce_compilation()
     with Store(path) as opened:
         if not quiet:
             print(f"{_size(runs)}, into {path}", flush=True)
@@ -82,6 +105,8 @@ def sweep(
             ) from None
         if not quiet:
             print_cells(result.table())
+        if options is not None and figure is not None:
+            _draw(result, options, figure)
         _tell_failures(result, path)
 
 
@@ -102,6 +127,29 @@ def _backend(backend: str | None, dask: str | None, ray: bool) -> dict[str, Any]
     if backend is not None:
         check_choice("backend", backend, ("threads", "processes"))
     return {"backend": backend or "threads"}
+
+
+def _plot_options(runs: Sweep, plot: str) -> dict[str, Any]:
+    """What to draw, checked before any run."""
+    from . import plots
+    from ._cells_table import varying
+    from ._extras import require
+
+    require("pandas", "tables", "--plot")
+    parameters = [cell.parameters for cell in runs.cells]
+    names = list(dict.fromkeys(name for of in parameters for name in of))
+    table = {name: [of.get(name) for of in parameters] for name in names}
+    table["run_id"] = list(range(len(parameters)))
+    return plots.sweep_plot_options(plot, varying(table))
+
+
+def _draw(result: SweepResult, options: dict[str, Any], path: Path) -> None:
+    from . import plots
+
+    histories = result.histories() if options["against"] == "round" else None
+    figure = plots.sweep(result.to_pandas(), histories=histories, **options)
+    plots.save(figure, path)
+    print(f"wrote {path}")
 
 
 def _size(runs: Sweep) -> str:

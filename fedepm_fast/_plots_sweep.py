@@ -146,7 +146,9 @@ def sweep(
             lines(*what, by, styles, interval, against, across)
         else:
             boxes(*what, by, styles, against, across)
-        measure_axis(panel.ax, panel.measure, frame, scale)
+        # The loss of a run is called objective, too.
+        of_run = against != ROUND or panel.measure not in PER_ROUND
+        measure_axis(panel.ax, panel.measure, frame if of_run else frame[[]], scale)
         panel.ax.set_ylabel(measure_label(panel.measure) if panel.named else "")
         panel.ax.set_xlabel(parameter_label(against) if panel.bottom else "")
     for panel in panels if against == ROUND else ():

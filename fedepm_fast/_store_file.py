@@ -180,8 +180,10 @@ def _prepare(connection: sqlite3.Connection, timeout: float) -> None:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """A transaction that holds the lock for writing from its start: whole, or not at all."""
-    connection.execute("BEGIN IMMEDIATE")
+    if connection.in_transaction:  # left by a Ctrl-C at a bad moment
+        connection.execute("ROLLBACK")
     try:
+        connection.execute("BEGIN IMMEDIATE")
         yield
         connection.execute("COMMIT")
     except BaseException:

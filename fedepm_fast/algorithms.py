@@ -16,6 +16,7 @@ from .noise import NOISE_MODELS, NoiseModel
 from .objectives import REGULARIZERS, Objective, Problem
 from .privacy.mechanisms import Mechanism, upload_sensitivity
 from .reference import (
+    NO_WEIGHT,
     ens,
     fedepm_iterates,
     penalty_parameter,
@@ -53,6 +54,10 @@ PRESETS: dict[str, Preset] = {
 #: Where a client's local steps of a round start: at its own hidden parameter w_i, at its last
 #: upload z_i, or at the server's point x.
 STARTS = ("own", "released", "broadcast")
+
+#: How the server weighs uploads: all alike; alike, but without clients that never uploaded; or by
+#: the inverse variance of their noise, which with a mechanism is public.
+AGGREGATIONS = ("equal", "uploaded", "inverse_variance")
 
 
 class PrivacyPlan(NamedTuple):
@@ -153,8 +158,12 @@ class Algorithm:
             return objective
         return dataclasses.replace(objective, regularizer=PRESETS[self.preset].regularizer)
 
-    def aggregate(self, Z: Array, S: Clients) -> Array:
-        """The server's point from the uploads `Z` (m, n), `S` the newly selected clients."""
+    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
+        """The server's point.
+
+        `Z` (m, n) are the uploads, `S` the newly selected clients, and `scale` (m,) that of the
+        noise of each upload, NaN for the first ones.
+        """
         raise NotImplementedError
 
     def local_round(
@@ -209,6 +218,10 @@ class FedEPM(Algorithm):
         Where the local steps of a round start: at the client's parameter w_i, at its last upload
         z_i, or at the server's point x. ``"own"`` by default; with a mechanism ``"released"``,
         and never ``"own"``.
+    aggregation : {"equal", "uploaded", "inverse_variance"}, optional
+        How the server weighs uploads: all alike, the default; alike, but without those of clients
+        that have not been selected yet; or by the inverse variance of their noise, which is
+        public with a mechanism and needs one.
 
     See Also
     --------
@@ -219,6 +232,7 @@ class FedEPM(Algorithm):
     eta: float | None = None
     step: str | None = None
     start: str | None = None
+    aggregation: str | None = None
 
     name: ClassVar[str] = "fedepm"
 
@@ -232,6 +246,9 @@ class FedEPM(Algorithm):
             check_choice("step", self.step, STEPS)
         if self.start is not None:
             check_choice("start", self.start, STARTS[1:] if self.mechanism else STARTS)
+        if self.aggregation is not None:
+            known = AGGREGATIONS if self.mechanism else AGGREGATIONS[:2]
+            check_choice("aggregation", self.aggregation, known)
 
     def _check_mechanism(self, mechanism: Any) -> None:
         if not isinstance(mechanism, Mechanism):
@@ -249,15 +266,21 @@ class FedEPM(Algorithm):
     def resolve(self, problem: Problem) -> Self:
         resolved = super().resolve(problem)
         if self.mechanism is not None:
-            data = problem.data
-            mechanism = self.mechanism.resolve(data.n_samples, data.n_features)
+            mechanism = self.mechanism.resolve(problem.n_samples, problem.n_parameters)
             resolved = dataclasses.replace(resolved, mechanism=mechanism)
         m, rho = problem.n_clients, self.participation
         eta = self.eta if self.eta is not None else (0.02 * m + 1) * (rho + 0.1) * 1e-5
         lam = self.lam if self.lam is not None else eta / 2
         step = self.step or PRESETS[self.preset].step
-        start = self.start or STARTS[0 if self.mechanism is None else 1]
-        return dataclasses.replace(resolved, lam=lam, eta=eta, step=step, start=start)
+        private = self.mechanism is not None
+        return dataclasses.replace(
+            resolved,
+            lam=lam,
+            eta=eta,
+            step=step,
+            start=self.start or STARTS[private],
+            aggregation=self.aggregation or AGGREGATIONS[0],
+        )
 
     def steps(self, problem: Problem) -> Array:
         """``step_i`` of every client, shape (m,)."""
@@ -276,9 +299,15 @@ class FedEPM(Algorithm):
         enough = self.local_steps / 2 * (problem.lipschitz() / self.steps(problem)).max()
         return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
 
-    def aggregate(self, Z: Array, S: Clients) -> Array:
+    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
         lam, eta = self.weights
-        return ens(Z, lam / eta)
+        if self.aggregation == "equal" or np.isnan(scale).all():
+            return ens(Z, lam / eta)
+        if self.aggregation == "uploaded":
+            precision = np.where(np.isnan(scale), 0.0, 1.0)
+        else:
+            precision = (np.nanmin(scale) / scale) ** 2
+        return ens(Z, lam / eta, np.where(precision > NO_WEIGHT, precision, NO_WEIGHT))
 
     def local_round(
         self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
@@ -332,7 +361,7 @@ class _Averaging(Algorithm):
         most = 2 * (2 * self.local_steps) ** 0.5 / scaled.max()
         return f"a learning_rate of {most:.2g} or less makes the local steps stable"
 
-    def aggregate(self, Z: Array, S: Clients) -> Array:
+    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
         return Z[S].mean(axis=0)
 
     def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:

@@ -17,6 +17,7 @@ from . import (
     __version__,
     _cli_compare,
     _cli_paper,
+    _cli_privacy,
     _cli_run,
     _cli_runs,
     _cli_sweep,
@@ -37,6 +38,8 @@ app.command("compare")(_cli_compare.compare)
 app.command("sweep")(_cli_sweep.sweep)
 app.add_typer(_cli_runs.app, name="runs")
 app.command("paper")(_cli_paper.paper)
+app.command("audit")(_cli_privacy.audit)
+app.command("tradeoff")(_cli_privacy.tradeoff)
 app.command("warmup")(_cli_warmup.warmup)
 
 

@@ -125,9 +125,9 @@ class _Run:
         self.clients = kernel.ClientProblem(problem.reg, _steps(algorithm, problem), *bounds)
         self.key, self.given, self.initial = _randomness(randomness)
         self.order = (*stopping.conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
-        self.rounds = kernel.rounds_kernel(
-            losses.client_kernel(rows), not isinstance(algorithm, FedEPM)
-        )
+        averaging = not isinstance(algorithm, FedEPM)
+        weighted = isinstance(algorithm, FedEPM) and algorithm.aggregation != "equal"
+        self.rounds = kernel.rounds_kernel(losses.client_kernel(rows), averaging, weighted)
         self.arrays = rows.arrays
         self.state = kernel.new_state(rows)
         self.pieces: list[kernel.History] = []
@@ -250,8 +250,10 @@ def _settings(
 ) -> kernel.Settings:
     noise = algorithm.noise_model
     lam, eta, start, mechanism = 0.0, 1.0, kernel.OWN, kernel.NO_MECHANISM
+    by_variance = False
     if isinstance(algorithm, FedEPM):
         (lam, eta), start = algorithm.weights, STARTS.index(str(algorithm.start))
+        by_variance = algorithm.aggregation == "inverse_variance"
     if algorithm.mechanism is not None:
         mechanism = _MECHANISMS[algorithm.mechanism.name]
     prox, inner_steps = 0.0, 1
@@ -276,6 +278,7 @@ def _settings(
         lam=lam,
         eta=eta,
         start=start,
+        by_variance=by_variance,
         mechanism=mechanism,
         prox=prox,
         inner_steps=inner_steps,

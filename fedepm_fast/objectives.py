@@ -87,6 +87,11 @@ class Problem:
         return self.data.n_clients
 
     @property
+    def n_samples(self) -> int:
+        """Number of rows of all clients, d."""
+        return self.data.n_samples
+
+    @property
     def n_parameters(self) -> int:
         """Number of coordinates of a point, n: one per feature, or per class and feature."""
         return self.objective.n_outputs * self.data.n_features

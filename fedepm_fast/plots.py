@@ -13,6 +13,7 @@ from ._plots_style import (
     STYLES,
     marks,
     new_figure,
+    new_grid,
     optimum_line,
     rounds_axis,
     save,
@@ -24,8 +25,17 @@ from .result import LABELS, Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MORE_STYLES", "STYLES", "history", "labels", "new_figure", "save", "sweep"]
-__all__ += ["sweep_plot_options"]
+__all__ = [
+    "MORE_STYLES",
+    "STYLES",
+    "history",
+    "labels",
+    "new_figure",
+    "new_grid",
+    "save",
+    "sweep",
+    "sweep_plot_options",
+]
 
 #: Settings that tell runs of one algorithm apart, the ones that explain most first.
 _TELLING = (

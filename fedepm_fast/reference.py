@@ -34,6 +34,9 @@ Array = NDArray[np.float64]
 DIVERGENCE_FACTOR = 1e8
 RISE_IS_DIVERGENCE_FACTOR = 10.0
 
+#: The weight in ENS of a client that never uploaded, to the largest one, where uploads are weighed.
+NO_WEIGHT = 1e-9
+
 # Operators ------------------------------------------------------------------------------
 
 
@@ -311,7 +314,7 @@ def simulate(
     Z = W + noise_model.unit(randomness, -1, everyone, n) / algorithm.mu0
     x = W[0]
     G = np.empty((m, n))
-    noise_norm = np.full(m, np.nan)
+    noise_norm, scales = np.full(m, np.nan), np.full(m, np.nan)
     history: dict[str, list[Any]] = {
         name: []
         for name in ("x", "objective", "grad_mean_sq", "accuracy", "elapsed", "local_time", "snr")
@@ -323,7 +326,7 @@ def simulate(
     tau = 0
     while True:
         S = select(randomness, tau, m, m0, algorithm.coverage_rounds)
-        previous, x = x, algorithm.aggregate(Z, S)
+        previous, x = x, algorithm.aggregate(Z, S, scales)
 
         local_began = perf_counter()
         for i in S:
@@ -376,7 +379,7 @@ def simulate(
             reasons = (DIVERGED,)
             break
         W[S], Z[S] = w, w + noise
-        noise_norm[S] = np.linalg.norm(noise, axis=1)
+        noise_norm[S], scales[S] = np.linalg.norm(noise, axis=1), scale
         tau += 1
 
     if not every_accuracy and history["accuracy"] and history["accuracy"][0] is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,11 @@ class Source:
     @property
     def n_features(self) -> int:
         """Number of features, n."""
+        raise NotImplementedError
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows of all clients, d."""
         raise NotImplementedError
 
     @property
@@ -146,6 +151,10 @@ class Partitioned(Source):
     def n_features(self) -> int:
         return self.table.held.n_features
 
+    @property
+    def n_samples(self) -> int:
+        return self.table.held.n_samples
+
     @cached_property
     def identity(self) -> dict[str, Any]:  # type: ignore[override]
         how = self.partition.describe()
@@ -217,6 +226,10 @@ class Synthetic(Source):
         return self.features
 
     @property
+    def n_samples(self) -> int:
+        return int(cast(int, self.samples))
+
+    @property
     def identity(self) -> dict[str, Any]:
         found = dataclasses.asdict(self)
         if self.task != "multinomial":
@@ -259,6 +272,10 @@ class Fixed(Source):
     @property
     def n_features(self) -> int:
         return self.data.n_features
+
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
 
     @cached_property
     def identity(self) -> dict[str, Any]:  # type: ignore[override]

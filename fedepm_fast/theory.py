@@ -224,7 +224,8 @@ def _noise_free_iterations(
     W, step, k = np.zeros((m, n)), algorithm.steps(problem), 0
     for tau in range(rounds):
         S = select(randomness, tau, m, m0, algorithm.coverage_rounds)
-        x = algorithm.aggregate(W, S)  # without noise, an upload is the parameter itself
+        # Without noise, an upload is the parameter itself.
+        x = algorithm.aggregate(W, S, np.full(m, np.nan))
         G = np.stack([problem.gradient(i, x) for i in S])
         for w, mu in fedepm_iterates(algorithm, W[S], x, G, step[S], tau):
             W = W.copy()

@@ -47,6 +47,9 @@ NO_RULE, RELEASED_RULE, TEXT_RULE = 0, 1, 2
 #: Where FedEPM's local steps of a round start.
 OWN, RELEASED, BROADCAST = 0, 1, 2
 
+#: The weight of a client that never uploaded, to the largest one.
+NO_WEIGHT = 1e-9
+
 #: Private mechanisms.
 NO_MECHANISM, LAPLACE, GAUSSIAN = 0, 1, 2
 
@@ -86,6 +89,9 @@ class Settings(NamedTuple):
     lam: float
     eta: float
     start: int
+    by_variance: bool
+    """Weigh uploads by the inverse variance of their noise; otherwise alike, but those of clients
+    that did not take part yet."""
     mechanism: int
     """With one, mu keeps to the gap at the start of a round."""
     prox: float
@@ -142,6 +148,10 @@ class State(NamedTuple):
     """Learning rate, or ``step_i`` with its public factor, of each client in this round."""
     sensitivity: Array
     """Of each client's next upload, with a mechanism."""
+    noise_scale: Array
+    """Of each client's last upload; NaN before it took part."""
+    weights: Array
+    """Of the clients in ENS."""
     snr: Array
     """``|w_i| / |noise_i|`` of each client's last upload; NaN before it took part, shape (m,)."""
     recent: Array
@@ -193,6 +203,8 @@ def new_state(rows: losses.ClientRows) -> State:
         mu=floats(m),
         gamma=floats(m),
         sensitivity=floats(m),
+        noise_scale=floats(m),
+        weights=floats(m),
         snr=floats(m),
         recent=floats(2, 4),
         times=floats(2),
@@ -310,6 +322,7 @@ def _upload(problem, settings, key, given, state, tau):
         elif noisy:
             bound = settings.noise_factor * _norm_one(state.G[i])
             scale[r] = bound / (settings.epsilon * state.mu[i])
+        state.noise_scale[i] = scale[r]
         if not scale[r] < np.inf:
             return False
     for first in range(0, count, block):
@@ -354,6 +367,26 @@ def _smallest_ratio(state):
 
 
 @device
+def _weigh(scale, by_variance, weights):
+    """Weights of the uploads, the largest 1: their sum and the smallest."""
+    least = np.inf
+    for value in scale:
+        if value == value:
+            least = min(least, value)
+    total, smallest = 0.0, np.inf
+    for i in range(scale.size):
+        weights[i] = 1.0
+        if least < np.inf:
+            precision = 1.0 if scale[i] == scale[i] else 0.0
+            if by_variance:
+                precision = (least / scale[i]) ** 2
+            weights[i] = precision if precision > NO_WEIGHT else NO_WEIGHT
+        total += weights[i]
+        smallest = min(smallest, weights[i])
+    return total, smallest
+
+
+@device
 def _fix_penalties(problem, settings, state, S, first_iteration):
     """Steps with the public factor ``1 + c*|w_i - x|^2`` of the start of the round, and how
     far one record can move each upload: see `privacy.upload_sensitivity`."""
@@ -380,6 +413,7 @@ def prepare(settings, key, given, initial, state):
     m, n = state.W.shape
     state.x[:] = state.W[0]
     state.snr[:] = np.nan
+    state.noise_scale[:] = np.nan
     state.recent[:] = 0.0
     state.times[:] = 0.0
     state.n_selected[0] = 0
@@ -409,7 +443,7 @@ def prepare(settings, key, given, initial, state):
 
 
 @functools.cache
-def rounds_kernel(client: Any, averaging: bool) -> Any:
+def rounds_kernel(client: Any, averaging: bool, weighted: bool = False) -> Any:
     """The compiled rounds of FedEPM, or of the algorithms that average uploads.
 
     Parameters
@@ -418,6 +452,8 @@ def rounds_kernel(client: Any, averaging: bool) -> Any:
         From `losses.client_kernel`.
     averaging : bool
         SFedAvg and SFedProx; FedEPM otherwise.
+    weighted : bool
+        Whether ENS weighs uploads, as `Settings.by_variance` says.
 
     Returns
     -------
@@ -451,10 +487,13 @@ def rounds_kernel(client: Any, averaging: bool) -> Any:
 
         @device
         def aggregate(settings, state):
-            ens_serial(
-                state.Z, min(settings.lam / settings.eta, _LARGEST_C), None,
-                float(state.Z.shape[0]), 1.0, False, state.x, state.ens_memory,
-            )  # fmt: skip
+            Z, c = state.Z, min(settings.lam / settings.eta, _LARGEST_C)
+            if weighted:
+                p = state.weights
+                total, smallest = _weigh(state.noise_scale, settings.by_variance, p)
+                ens_serial(Z, c, p, total, smallest, False, state.x, state.ens_memory)
+            else:
+                ens_serial(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)
 
         @device
         def local_steps(rows, problem, settings, state, tau):
@@ -560,7 +599,7 @@ def _warm() -> None:
     settings = Settings(
         local_steps=1, per_round=1, coverage_rounds=0, mu0=1.0, c=0.0, alpha=1.0, epsilon=1.0,
         noise_factor=1.0, standardize=False, lam=1.0, eta=1.0, start=OWN,
-        mechanism=NO_MECHANISM, prox=0.0, inner_steps=1,
+        by_variance=False, mechanism=NO_MECHANISM, prox=0.0, inner_steps=1,
         rule=NO_RULE, tolerance=0.0, variance_tolerance=0.0, max_rounds=0, max_iterations=1,
         unit=1.0, divergence_factor=1.0, rise_is_divergence_factor=1.0,
     )  # fmt: skip

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
 from problems import small_data
 
 from fedepm_fast import Problem
 from fedepm_fast.objectives import OBJECTIVES, as_objective
+
+#: The Flower adapter is tested where Flower is installed.
+collect_ignore = [] if importlib.util.find_spec("flwr") else ["flower"]
 
 
 @pytest.fixture(params=["logistic", "least_squares"])

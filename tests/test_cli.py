@@ -217,7 +217,7 @@ def test_the_live_table_keeps_rounds_and_costs_a_run_nothing():
         (["--eta", "nan"], "--eta must be"),
         (["--local-steps", "0"], "--local-steps must be an integer >= 1, got 0"),
         (["--local-steps", "x"], "Invalid value for '--local-steps'"),
-        (["--preset", "paper"], "--preset must be one of 'released', 'text', got 'paper'"),
+        (["--preset", "paper"], "--preset must be one of 'released', 'text', 'private'"),
         (["--algorithm", "sgd"], "--algorithm must be one of"),
         (["--algorithm", "sfedavg", "--lam", "1"], "--lam is not a parameter of sfedavg"),
         (["--noise", "gauss"], "--noise must be one of"),

@@ -517,3 +517,32 @@ def test_the_specification_in_the_readme_runs(capsys, tmp_path):
     (tmp_path / "steps.toml").write_text(quick)
     code, out, err = fedepm(capsys, "sweep", tmp_path / "steps.toml")
     assert (code, err) == (0, "") and out.startswith("15 runs in 15 cells")
+
+
+@pytest.mark.parametrize("plot", ["rounds:local_steps", "objective:round", "total_time:clients"])
+def test_sweep_draws(capsys, tmp_path, plot):
+    spec = tmp_path / "a.toml"
+    spec.write_text(
+        "trials = 2\nmax_rounds = 3\n[data]\nclients = [4, 5]\n"
+        '[[algorithm]]\nname = ["fedepm", "sfedavg"]\nlocal_steps = [1, 2]\n'
+    )
+    code, out, err = fedepm(capsys, "sweep", spec, "-q", "--plot", plot)
+    assert (code, err) == (0, "") and out == f"wrote {tmp_path / 'a.png'}\n"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    figure = tmp_path / "b.svg"
+    assert fedepm(capsys, "sweep", spec, "-q", "--plot", plot, "--plot-out", figure)[0] == 0
+    assert b"<svg" in figure.read_bytes()
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--plot", "nothing:round"], "--plot's measure must be one of"),
+    (["--plot", "rounds"], "--plot must be MEASURE:PARAMETER"),
+    (["--plot", "rounds:clients", "--plot-out", "x.txt"], "suffix must be one of"),
+    (["--plot-out", "x.png"], "--plot-out needs --plot"),
+])  # fmt: skip
+def test_a_bad_plot_is_found_before_any_run(capsys, tmp_path, options, message):
+    spec = tmp_path / "a.toml"
+    spec.write_text('[[algorithm]]\nname = "fedepm"\n')
+    code, _, err = fedepm(capsys, "sweep", spec, *options)
+    assert code == 2 and message in err and len(err.splitlines()) == 1
+    assert not (tmp_path / "a.sqlite").exists()

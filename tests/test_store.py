@@ -338,3 +338,22 @@ def test_the_file_is_one_and_marked(path):
     with Store(path, readonly=True) as store:
         store.ids()
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_transaction_that_was_left_open_is_undone(tmp_path):
+    # An interrupt can come between the beginning of a transaction and its first statement.
+    from fedepm_fast._store_file import transaction
+
+    connection = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None)
+    connection.execute("CREATE TABLE t (x)")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO t VALUES (1)")
+    with transaction(connection):
+        connection.execute("INSERT INTO t VALUES (2)")
+    assert connection.execute("SELECT x FROM t").fetchall() == [(2,)]
+    with pytest.raises(KeyboardInterrupt), transaction(connection):
+        connection.execute("INSERT INTO t VALUES (3)")
+        raise KeyboardInterrupt
+    assert connection.execute("SELECT x FROM t").fetchall() == [(2,)]
+    assert not connection.in_transaction
+    connection.close()

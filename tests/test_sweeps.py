@@ -175,9 +175,9 @@ def test_the_names_of_runs_do_not_change_by_accident():
     # A change here means that stored results are not found any more: raise RESULTS_VERSION
     # when results change, and nothing when they do not.
     synthetic = Cell(FedEPM(), SMALL, engine="reference").run_id(0, 0)
-    assert synthetic == "76e0b9970d228a4c2e26b05eceb69c206c9ee884cd1fee9139e62cca9e1ded41"
+    assert synthetic == "dfc4538ec701844f205d39ff340cfc54831fe97d5c7cf0a9ec64d1fd1dbee3b6"
     found = Cell(SFedProx(), adult(100), engine="reference").run_id(2, 3)
-    assert found == "0111b0aa8ab57a5e3ab25d7a652f0dd9ff14eee4f5c21e8822be53f965aef33c"
+    assert found == "e5eec5cc282033e106d3072fb0ff1f17d09ae5cb8081c319c0309089af0e233b"
 
 
 def test_whatever_determines_a_result_changes_the_name():
@@ -661,3 +661,24 @@ def test_lost_tasks_come_back_one_by_one():
     plan.again(first[:3])
     assert [plan.next() for _ in range(3)] == [[item] for item in first[:3]]
     assert plan.next()[0] == items[len(first)]
+
+
+def test_private_runs_in_a_sweep():
+    from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+
+    mechanisms = [
+        LaplaceMechanism(total_epsilon=epsilon, public_scaling=True) for epsilon in (1.0, 5.0)
+    ]
+    mechanisms.append(GaussianMechanism(total_epsilon=1.0, public_scaling=True))
+    algorithms = [FedEPM(mechanism=mechanism, local_steps=2) for mechanism in mechanisms]
+    result = sweep(Sweep([*algorithms, FedEPM()], clients=5, trials=2, rounds=2))
+    table = result.to_pandas()
+    assert not result.failed
+    assert table["mechanism"].tolist()[:6] == ["laplace"] * 4 + ["gaussian"] * 2
+    assert table["total_epsilon"].tolist()[:6] == [1.0, 1.0, 5.0, 5.0, 1.0, 1.0]
+    assert table["mechanism"].isna().tolist()[6:] == [True, True]
+    want = run(algorithms[1], datasets.adult(clients=5, seed=split_seed(0, 1)), seed=0, trial=1,
+               rounds=2)  # fmt: skip
+    assert table["mean_objective"][3] == want.mean_objective
+    with pytest.raises(ValueError, match="rounds must be given"):
+        Sweep(algorithms[0], clients=5)

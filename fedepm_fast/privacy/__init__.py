@@ -28,6 +28,7 @@ from .mechanisms import (
     clip_rows,
     upload_sensitivity,
 )
+from .release import release
 
 __all__ = [
     "MECHANISMS",
@@ -40,5 +41,6 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_noise_multiplier",
     "laplace_epsilon",
+    "release",
     "upload_sensitivity",
 ]

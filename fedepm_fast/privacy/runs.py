@@ -31,8 +31,8 @@ def check_run(algorithm: Algorithm, problem: Problem, stopping: Any, rounds: int
     scaling = problem.data.description.get("scale")
     if scaling is not None and not mechanism.public_scaling:
         raise ValueError(
-            f"the columns were scaled ({scaling}) by numbers that depend on the data: scale them "
-            "by public bounds instead, or say mechanism(..., public_scaling=True)"
+            f"the columns were divided by numbers that depend on the data ({scaling}): divide by "
+            "public bounds instead, or declare that public, public_scaling=True"
         )
     if problem.objective.slope is None:
         raise ValueError(

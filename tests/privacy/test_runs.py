@@ -35,7 +35,7 @@ def test_refusals(arguments, message):
 
 def test_scaling_by_the_data_is_refused_unless_said_to_be_public():
     data = datasets.adult(clients=5)
-    with pytest.raises(ValueError, match=r"scaled \(unit-norm\) by numbers that depend on the"):
+    with pytest.raises(ValueError, match=r"depend on the data \(unit-norm\)"):
         run(FedEPM(mechanism=LAPLACE), data, rounds=1)
     public = LaplaceMechanism(total_epsilon=2.0, public_scaling=True)
     result = run(FedEPM(mechanism=public), data, rounds=1)

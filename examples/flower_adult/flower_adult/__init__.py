@@ -1,0 +1,1 @@
+"""FedEPM on Adult in Flower."""

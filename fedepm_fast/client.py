@@ -1,0 +1,161 @@
+"""FedEPM's client for real deployments: gradient, local steps, noise.
+
+The counterpart of `fedepm_fast.server.Server`. A `Client` holds parameters only: what it must
+remember between rounds is a `ClientState`, kept wherever the framework keeps such things, or, with
+`Client.remember` and `Client.recall`, in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._files import check_writable_folder, replacing
+from ._validation import check_array, check_int
+from .algorithms import FedEPM
+from .kernels.local_steps import fedepm_local_steps
+from .randomness import CounterRandomness
+from .server import resolve
+
+Array = NDArray[Any]
+
+
+class ClientState(NamedTuple):
+    """What a client remembers between rounds."""
+
+    w: Array
+    """Its parameter w_i, shape (n,)."""
+    before: Array
+    """w_i before the last round it took part in."""
+    iterations: int
+    """Local iterations up to the end of that round, counted by all clients alike; 0 at first."""
+
+
+class Client:
+    """A client of FedEPM.
+
+    Parameters
+    ----------
+    algorithm : FedEPM
+        The parameters, the same as the server's.
+    gradient : callable
+        The gradient of f_i: a point of shape (n,) to an array of that shape and dtype.
+    index : int
+        The client's number, from 0.
+    clients, features : int
+        How many clients there are, m, and coordinates, n.
+    samples : int
+        The client's number of samples, d_i.
+    seed, trial : int
+        Of the noise. In a simulation the server's; in earnest a secret of the client's, or
+        others can subtract the noise. The noise is not a differentially private mechanism in
+        either case, see the README.
+    path : path-like, optional
+        The file for `remember` and `recall`; its folder is created if need be.
+    """
+
+    def __init__(
+        self,
+        algorithm: FedEPM,
+        gradient: Callable[[Array], Array],
+        *,
+        index: int,
+        clients: int,
+        features: int,
+        samples: int,
+        seed: int = 0,
+        trial: int = 0,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        m = check_int("clients", clients, low=1)
+        self.index = check_int("index", index, high=m - 1)
+        self.features = check_int("features", features, low=1)
+        self.algorithm = resolve(algorithm, m, self.features)
+        if not callable(gradient):
+            raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
+        self.gradient = gradient
+        sizes = np.array([check_int("samples", samples, low=1)])
+        own = SimpleNamespace(data=SimpleNamespace(client_sizes=sizes))
+        self._step = self.algorithm.steps(cast(Any, own))
+        self._randomness = CounterRandomness(seed, trial)
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            check_writable_folder("path", self._path.parent)
+
+    def join(self, x: Array) -> tuple[ClientState, Array]:
+        """Begin at `x`, shape (n,): the state, and the first upload."""
+        w = check_array("x", x, shape=(self.features,), dtype=x.dtype).copy()
+        noise = self._unit_noise(-1) / self.algorithm.mu0
+        return ClientState(w, w, 0), (w + noise).astype(w.dtype)
+
+    def train(self, state: ClientState | None, x: Array, tau: int) -> tuple[ClientState, Array]:
+        """Take part in round `tau` at the server's point `x`: the new state, and the upload.
+
+        A client without a state, or one that lost it, begins at `x`. A round that is repeated,
+        because the server was restarted or an answer got lost, gives the same upload again.
+
+        Raises
+        ------
+        ValueError
+            If `x`, the gradient, or the new parameter is not finite.
+        """
+        x = check_array("x", x, shape=(self.features,), dtype=x.dtype)
+        k0, first = self.algorithm.local_steps, tau * self.algorithm.local_steps
+        w = x
+        if state is not None:
+            w = state.before if state.iterations == first + k0 else state.w
+        g = check_array("gradient", self.gradient(x), shape=x.shape, dtype=x.dtype)[None]
+        lam, eta = self.algorithm.weights
+        new, mu = fedepm_local_steps(
+            np.ascontiguousarray(w, x.dtype)[None],
+            x,
+            g,
+            self._step,
+            lam=lam,
+            eta=eta,
+            mu0=self.algorithm.mu0,
+            c=self.algorithm.c,
+            alpha=self.algorithm.alpha,
+            local_steps=k0,
+            first_iteration=first,
+        )
+        scale = self.algorithm.noise_model.scale(g, self.algorithm.epsilon, mu)
+        upload = new[0] + scale[0] * self._unit_noise(tau)
+        return ClientState(new[0], w, first + k0), upload.astype(x.dtype)
+
+    def remember(self, state: ClientState) -> None:
+        """Keep a state in the client's file, atomically; nothing without a path."""
+        if self._path is not None:
+            with replacing(self._path) as temporary, temporary.open("wb") as file:
+                np.savez(file, **state._asdict())
+
+    def recall(self) -> ClientState | None:
+        """The state that was kept last, if there is one.
+
+        Raises
+        ------
+        ValueError
+            If the file does not hold a state of this client's shape.
+        """
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            with self._path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+                state = ClientState(kept["w"], kept["before"], int(kept["iterations"]))
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"path must hold a client's state: {self._path}: {error}") from None
+        for name in ("w", "before"):
+            array = getattr(state, name)
+            check_array(f"{name} in {self._path}", array, shape=(self.features,), dtype=array.dtype)
+        return state
+
+    def _unit_noise(self, tau: int) -> Array:
+        who = np.array([self.index], np.intp)
+        return self.algorithm.noise_model.unit(self._randomness, tau, who, self.features)[0]

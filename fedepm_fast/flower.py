@@ -1,0 +1,309 @@
+"""FedEPM in Flower: a strategy, a client app, and ENS as the aggregator of other strategies.
+
+    server: FedEPMStrategy(FedEPM(), clients=100).start(grid, initial_arrays, num_rounds=20)
+    client: app = client_app(lambda context: Client(FedEPM(), gradient, ...))
+
+Both are thin: `fedepm_fast.server` and `fedepm_fast.client` do the work. Needs Flower 1.21 or
+later (its message-based strategies): ``pip install 'fedepm-fast[flower]'``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ._extras import require
+from ._validation import check_int, check_real
+from .algorithms import FedEPM
+from .client import Client, ClientState
+from .server import Server
+
+require("flwr.serverapp", "flower", "fedepm_fast.flower")
+
+from flwr.app import (  # noqa: E402
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp  # noqa: E402
+from flwr.serverapp import Grid  # noqa: E402
+from flwr.serverapp.strategy import Strategy  # noqa: E402
+
+from ._flower_aggregate import ElasticNetAggregate  # noqa: E402
+from ._flower_records import ARRAYS, CONFIG, METRICS, Layout, content  # noqa: E402
+
+__all__ = ["ElasticNetAggregate", "FedEPMStrategy", "client_app", "join", "train"]
+
+log = logging.getLogger(__name__)
+
+#: Where a client's state lies in its context.
+STATE = "fedepm"
+#: Seconds between two looks for clients that connect.
+POLL = 1.0
+
+
+# The server -----------------------------------------------------------------------------
+
+
+class FedEPMStrategy(Strategy):
+    """FedEPM as a Flower strategy.
+
+    In every Flower round, nodes that the strategy has not met are asked for their client's
+    number and first upload; the server aggregates all members' last uploads and selects;
+    the selected clients train; replies that are malformed or missing are logged, with client and
+    fault, and left out. The arrays of a round's result are the next round's point.
+
+    Parameters
+    ----------
+    algorithm : FedEPM
+        The parameters; clients that have others answer with an error.
+    clients : int
+        How many clients there can be, m.
+    min_clients : int
+        How many must be connected before a round begins.
+    seed, trial, path, largest, threads
+        As of `fedepm_fast.server.Server`. With `path`, ``num_rounds`` of a restarted server
+        counts from where it was: pass ``total - strategy.restore(arrays).tau``. A restarted
+        server is a new run to Flower: clients that shall go on as well need a `path`, too.
+    join_timeout : float
+        Seconds to wait for new clients' first uploads before a round; who is late is asked again
+        before the next.
+
+    Notes
+    -----
+    Nothing is evaluated on the clients; ``start(evaluate_fn=...)`` evaluates on the server.
+    """
+
+    def __init__(
+        self,
+        algorithm: FedEPM,
+        clients: int,
+        *,
+        min_clients: int = 1,
+        seed: int = 0,
+        trial: int = 0,
+        path: str | os.PathLike[str] | None = None,
+        largest: float | None = None,
+        threads: int | None = None,
+        join_timeout: float = 60.0,
+    ) -> None:
+        self.algorithm, self.clients = algorithm, check_int("clients", clients, low=1)
+        self.min_clients = check_int("min_clients", min_clients, low=1, high=self.clients)
+        self.join_timeout = check_real("join_timeout", join_timeout, low=0.0)
+        self._options: dict[str, Any] = dict(
+            seed=seed, trial=trial, path=path, largest=largest, threads=threads
+        )
+        self._server: Server | None = None
+        self._layout: Layout
+        self._initial: ArrayRecord
+        self._client_of: dict[int, int] = {}
+
+    def restore(self, initial_arrays: ArrayRecord) -> Server:
+        """The server's state, for arrays like these; made, or read from `path`, once."""
+        if self._server is None:
+            self._layout, self._initial = Layout(initial_arrays), initial_arrays
+            self._server = Server(
+                self.algorithm,
+                self.clients,
+                self._layout.size,
+                dtype=self._layout.dtype,
+                **self._options,
+            )
+        return self._server
+
+    def summary(self) -> None:
+        log.info("FedEPM of up to %d clients: %s", self.clients, self.algorithm)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        server = self.restore(arrays)
+        nodes = self._meet(server, grid)
+        tau, x, chosen = server.open_round()
+        record = RecordDict(
+            {ARRAYS: self._layout.record(x), CONFIG: self._config(config, tau, server_round)}
+        )
+        node_of = {client: node for node, client in self._client_of.items() if node in nodes}
+        messages = []
+        for client in chosen.tolist():
+            if client in node_of:
+                messages.append(Message(record, node_of[client], MessageType.TRAIN))
+            else:
+                server.reject(client, "it is not connected")
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        server = self._server
+        if server is None:
+            raise RuntimeError("aggregate_train comes after configure_train")
+        for message in replies:
+            node = message.metadata.src_node_id
+            client = self._client_of.get(node, f"of unknown node {node}")
+            try:
+                arrays, metrics = content(message)
+                upload = self._layout.vector(arrays)
+            except Exception as error:  # whatever a client may send
+                server.reject(client, str(error))
+            else:
+                server.receive(metrics.get("round"), client, upload)  # type: ignore[arg-type]
+        accepted = server.close_round()
+        return self._layout.record(server.x), MetricRecord({"clients": len(accepted)})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        return None
+
+    def _config(self, config: ConfigRecord, tau: int, server_round: int) -> ConfigRecord:
+        own = {"round": tau, "server-round": server_round, "algorithm": self._parameters()}
+        return ConfigRecord({**config, **own})
+
+    def _parameters(self) -> str:
+        assert self._server is not None
+        return json.dumps(self._server.algorithm.describe())
+
+    def _meet(self, server: Server, grid: Grid) -> set[int]:
+        """Ask nodes that are new who they are, until enough are there; the connected nodes."""
+        asked: set[int] = set()
+        waiting_with = -1
+        while True:
+            nodes = set(grid.get_node_ids())
+            new = sorted(nodes - self._client_of.keys() - asked)
+            asked.update(new)
+            if new:
+                known = server.members
+                arrays = self._layout.record(server.x) if len(known) else self._initial
+                own = {"members": known.tolist(), "algorithm": self._parameters()}
+                record = RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord(own)})
+                messages = [Message(record, node, MessageType.QUERY) for node in new]
+                for reply in grid.send_and_receive(messages, timeout=self.join_timeout):
+                    self._join(server, reply, nodes)
+            connected = len(nodes & self._client_of.keys())
+            if connected >= self.min_clients:
+                return nodes
+            if connected != waiting_with:
+                log.warning("waiting for clients: %d of at least %d", connected, self.min_clients)
+                waiting_with = connected
+            time.sleep(POLL)
+
+    def _join(self, server: Server, message: Message, nodes: set[int]) -> None:
+        node = message.metadata.src_node_id
+        name = f"of node {node}"
+        try:
+            arrays, metrics = content(message)
+            client = check_int("client", metrics.get("client"), high=self.clients - 1)
+            name = f"{client} {name}"
+            held = [other for other, i in self._client_of.items() if i == client]
+            if any(other in nodes for other in held):
+                raise ValueError(f"node {held[0]} is connected under this number")
+            if client not in server.members and not server.join(
+                client, self._layout.vector(arrays)
+            ):
+                return
+        except Exception as error:  # whatever a client may send
+            server.reject(name, str(error))
+            return
+        for other in held:
+            del self._client_of[other]
+        self._client_of[node] = client
+
+
+# The client -----------------------------------------------------------------------------
+
+
+def client_app(make_client: Callable[[Context], Client]) -> ClientApp:
+    """A Flower app of `FedEPMStrategy`'s clients.
+
+    Parameters
+    ----------
+    make_client : callable
+        Gives the client of a node from its Flower context; called for every message. The
+        client's state is kept in ``context.state``, which Flower forgets with the run, and in
+        the client's `path` if it has one, by which it survives a new run of the server.
+    """
+    app = ClientApp()
+
+    @app.query()
+    def _(message: Message, context: Context) -> Message:
+        return join(make_client(context), message, context)
+
+    @app.train()
+    def _(message: Message, context: Context) -> Message:
+        return train(make_client(context), message, context)
+
+    return app
+
+
+def join(client: Client, message: Message, context: Context) -> Message:
+    """A client's answer to a strategy that does not know its node.
+
+    A client that the server has as a member keeps its state; any other begins anew.
+    """
+    config = _agree(client, message)
+    arrays = message.content[ARRAYS]
+    if client.index not in config["members"]:
+        layout = Layout(arrays)
+        state, upload = client.join(layout.vector(arrays))
+        _remember(client, context, state)
+        arrays = layout.record(upload)
+    else:
+        arrays = ArrayRecord()
+    return _reply(message, arrays, {"client": client.index})
+
+
+def train(client: Client, message: Message, context: Context) -> Message:
+    """A client's round: gradient, local steps, noise; its state in ``context.state``."""
+    config, arrays = _agree(client, message), message.content[ARRAYS]
+    layout = Layout(arrays)
+    tau = config["round"]
+    state, upload = client.train(_recall(client, context), layout.vector(arrays), tau)
+    _remember(client, context, state)
+    return _reply(message, layout.record(upload), {"client": client.index, "round": tau})
+
+
+def _agree(client: Client, message: Message) -> ConfigRecord:
+    """The message's configuration, if the server's parameters are the client's."""
+    config = message.content[CONFIG]
+    theirs, ours = json.loads(config["algorithm"]), client.algorithm.describe()
+    for name, value in ours.items():
+        if theirs.get(name) != value:
+            raise ValueError(
+                f"algorithm must be the server's: {name} is {theirs.get(name)!r} there, "
+                f"{value!r} at client {client.index}"
+            )
+    return config
+
+
+def _recall(client: Client, context: Context) -> ClientState | None:
+    if STATE not in context.state.array_records:
+        return client.recall()
+    held = context.state[STATE]
+    iterations = context.state[f"{STATE}.iterations"]["iterations"]
+    return ClientState(held["w"].numpy(), held["before"].numpy(), iterations)
+
+
+def _remember(client: Client, context: Context, state: ClientState) -> None:
+    context.state[STATE] = ArrayRecord({"w": Array(state.w), "before": Array(state.before)})
+    context.state[f"{STATE}.iterations"] = ConfigRecord({"iterations": state.iterations})
+    client.remember(state)
+
+
+def _reply(message: Message, arrays: ArrayRecord, metrics: dict[str, Any]) -> Message:
+    content = RecordDict({ARRAYS: arrays, METRICS: MetricRecord(metrics)})
+    return Message(content, reply_to=message)

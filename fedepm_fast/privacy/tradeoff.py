@@ -1,0 +1,170 @@
+"""What privacy costs: the objective and accuracy against the total epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._validation import check_int, check_real
+from ..algorithms import FedEPM
+from ..data import FederatedData
+from ..runner import make_problem, run
+from .defaults import private_settings
+from .mechanisms import LaplaceMechanism
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Runs at several budgets, and what they are compared with.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One for each run: ``total_epsilon``, ``trial``, ``seed``, ``mean_objective`` f(x)/m,
+        ``accuracy``, ``closed`` (the share of the way from w = 0 to the optimum of its split),
+        ``optimum`` and ``optimum_accuracy``, ``majority`` (accuracy of the larger class) and the
+        settings.
+    """
+
+    rows: list[dict[str, Any]]
+
+    def column(self, name: str, epsilon: float) -> np.ndarray:
+        """A measure of all runs with this total epsilon."""
+        return np.array([row[name] for row in self.rows if row["total_epsilon"] == epsilon])
+
+    @property
+    def epsilons(self) -> list[float]:
+        """The budgets, in increasing order."""
+        return sorted({row["total_epsilon"] for row in self.rows})
+
+    def __str__(self) -> str:
+        lines = [f"{'epsilon':>8}{'f(x)/m':>10}{'closed':>9}{'worst tenth':>13}{'accuracy':>10}"]
+        for epsilon in self.epsilons:
+            closed = self.column("closed", epsilon)
+            lines.append(
+                f"{epsilon:>8g}{np.median(self.column('mean_objective', epsilon)):>10.4f}"
+                f"{np.median(closed):>9.1%}{np.quantile(closed, 0.1):>13.1%}"
+                f"{np.median(self.column('accuracy', epsilon)):>10.4f}"
+            )
+        first = self.rows[0]
+        optimum, accuracy = (
+            np.median([row[name] for row in self.rows]) for name in ("optimum", "optimum_accuracy")
+        )
+        lines.append(
+            f"without privacy {optimum:.4f} (optimum), accuracy {accuracy:.4f}; "
+            f"majority class {first['majority']:.4f}"
+        )
+        return "\n".join(lines)
+
+    def plot(self) -> Figure:
+        """f(x)/m and accuracy against the total epsilon."""
+        from .. import plots
+
+        figure, axes = plots.new_grid(1, 2, 9.0, 3.6)
+        epsilons = self.epsilons
+        for ax, name, label, reference in (
+            (axes[0, 0], "mean_objective", "f(x) / m", "optimum"),
+            (axes[0, 1], "accuracy", "accuracy", "optimum_accuracy"),
+        ):
+            low, middle, high = (
+                [np.quantile(self.column(name, e), q) for e in epsilons] for q in (0.25, 0.5, 0.75)
+            )
+            ax.fill_between(epsilons, low, high, color="#0072B2", alpha=0.18, linewidth=0)
+            ax.plot(epsilons, middle, "o-", color="#0072B2", label="private FedEPM")
+            without = np.median([row[reference] for row in self.rows])
+            ax.axhline(without, color="0.2", linestyle="--", label="optimum, not private")
+            if name == "accuracy":
+                ax.axhline(
+                    self.rows[0]["majority"], color="0.5", linestyle=":", label="majority class"
+                )
+            else:
+                ax.axhline(np.log(2), color="0.5", linestyle=":", label="start, w = 0")
+            ax.set_xscale("log")
+            ax.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+            ax.minorticks_off()
+            ax.set_xlabel("total epsilon of each client")
+            ax.set_ylabel(label)
+            ax.legend(frameon=False, fontsize=8)
+        figure.supxlabel("median and quartiles of the runs", fontsize=8, color="0.35")
+        return figure
+
+
+def tradeoff(
+    split: Callable[[int], FederatedData],
+    *,
+    epsilons: Sequence[float] = EPSILONS,
+    trials: int = 20,
+    seed: int = 0,
+    public_scaling: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Tradeoff:
+    """Run private FedEPM, with the settings of `private_settings`, at several budgets.
+
+    Parameters
+    ----------
+    split : callable
+        ``split(seed)`` gives the federated data of a trial, labels 0 and 1.
+    epsilons : sequence of float
+        Total epsilons of each client, above 0.
+    trials : int
+        At least 1; every one has its own split, selections and noise.
+    seed : int
+        Of the first trial; the following ones count on.
+    public_scaling : bool
+        As in `Mechanism`.
+    progress : callable, optional
+        Called with runs done and runs in all.
+
+    Returns
+    -------
+    Tradeoff
+        The optimum and accuracies are computed from the data: they are the experimenter's.
+    """
+    if not epsilons:
+        raise ValueError("epsilons must hold at least one total epsilon, got none")
+    budgets = [check_real("epsilons", e, low=0.0, open_low=True) for e in epsilons]
+    trials = check_int("trials", trials, low=1)
+    seed = check_int("seed", seed)
+    rows: list[dict[str, Any]] = []
+    for trial in range(trials):
+        data = split(seed + trial)
+        problem = make_problem(FedEPM(), data)
+        best = problem.optimum(method="newton")
+        m = data.n_clients
+        start = float(problem.total_value(np.zeros(problem.n_parameters))) / m
+        share = float(data.labels.mean())
+        for epsilon in budgets:
+            settings = private_settings(epsilon)
+            rounds = settings.pop("rounds")
+            mechanism = LaplaceMechanism(total_epsilon=epsilon, public_scaling=public_scaling)
+            result = run(
+                FedEPM(mechanism=mechanism, **settings), data, rounds=rounds, seed=seed + trial,
+                every_accuracy=False,
+            )  # fmt: skip
+            rows.append(
+                {
+                    "total_epsilon": epsilon,
+                    "trial": trial,
+                    "seed": seed + trial,
+                    "mean_objective": result.mean_objective,
+                    "accuracy": result.accuracy,
+                    "closed": (start - result.mean_objective) / (start - best.value / m),
+                    "optimum": best.value / m,
+                    "optimum_accuracy": problem.accuracy(best.x),
+                    "majority": max(share, 1 - share),
+                    "rounds": rounds,
+                    **settings,
+                    "guarantee": result.guarantee,
+                }
+            )
+            if progress is not None:
+                progress(len(rows), trials * len(budgets))
+    return Tradeoff(rows)

@@ -1,0 +1,410 @@
+"""The Flower adapter, in one process: a grid that hands messages to client apps directly.
+
+Collected only where Flower is installed, see ``tests/conftest.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.serverapp.strategy import FedAdam, FedAvg
+
+from fedepm_fast import FedEPM, datasets, make_problem, run
+from fedepm_fast import flower as adapter
+from fedepm_fast.client import Client
+from fedepm_fast.flower import ElasticNetAggregate, FedEPMStrategy, client_app
+from fedepm_fast.kernels.ens import ens
+
+M, SEED, ALGORITHM = 10, 4, FedEPM()
+DATA = datasets.adult(clients=M, seed=0)
+PROBLEM = make_problem(ALGORITHM, DATA)
+N = PROBLEM.n_parameters
+#: Two arrays, as a model's layers are.
+START = ArrayRecord({"a": Array(np.zeros((2, 4))), "b": Array(np.zeros(N - 8))})
+
+Tamper = Callable[[Message], Message | None]
+
+
+def make_client(context: Context, algorithm: FedEPM = ALGORITHM, **options: Any) -> Client:
+    i = int(context.node_config["partition-id"])
+    return Client(
+        algorithm,
+        lambda x: PROBLEM.gradient(i, x),
+        index=i,
+        clients=M,
+        features=N,
+        samples=int(DATA.client_sizes[i]),
+        seed=SEED,
+        **options,
+    )
+
+
+class InProcessGrid:
+    """Nodes 100, 101, ..., whose contexts hold partitions 0, 1, ..."""
+
+    def __init__(self, app: Any = None, config: dict[str, Any] | None = None) -> None:
+        self.app = app or client_app(make_client)
+        self.contexts = {
+            100 + i: Context(1, 100 + i, {"partition-id": i}, RecordDict(), config or {})
+            for i in range(M)
+        }
+        self.nodes = set(self.contexts)
+        self.tampers: dict[int, Tamper] = {}
+
+    def get_node_ids(self) -> Iterable[int]:
+        return sorted(self.nodes, reverse=True)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        replies = []
+        for message in messages:
+            node = message.metadata.dst_node_id
+            try:
+                reply = self.app(message, self.contexts[node])
+            except Exception as error:
+                reply = Message(Error(0, str(error)), reply_to=message)
+            if message.metadata.message_type == "train" and node in self.tampers:
+                reply = self.tampers[node](reply)
+            if reply is not None:
+                replies.append(reply)
+        return replies[::-1]
+
+
+def vector(arrays: ArrayRecord) -> np.ndarray:
+    return np.concatenate([arrays[name].numpy().ravel() for name in ("a", "b")])
+
+
+def strategy(**options: Any) -> FedEPMStrategy:
+    return FedEPMStrategy(ALGORITHM, M, **{"seed": SEED, "min_clients": M, **options})
+
+
+def test_flower_follows_a_run():
+    points = []
+    result = strategy().start(
+        InProcessGrid(),
+        START,
+        num_rounds=8,
+        evaluate_fn=lambda _, arrays: points.append(vector(arrays)),
+    )
+    expected = run(ALGORITHM, DATA, seed=SEED, rounds=8)
+    scale = np.abs(expected.history["x"]).max()
+    np.testing.assert_allclose(points[1:], expected.history["x"][1:], atol=1e-10 * scale, rtol=0)
+    assert {name: array.shape for name, array in result.arrays.items()} == {"a": (2, 4), "b": (6,)}
+    assert [record["clients"] for record in result.train_metrics_clientapp.values()] == [5] * 8
+
+
+def test_a_restarted_server_goes_on(tmp_path):
+    grid = InProcessGrid()
+    strategy(path=tmp_path).start(grid, START, num_rounds=3)
+    # Killed with the clients' work of round 3 done, and its replies lost.
+    killed = strategy(path=tmp_path)
+    grid.send_and_receive(killed.configure_train(1, START, ConfigRecord(), grid))
+    restarted = strategy(path=tmp_path)
+    done = restarted.restore(START).tau
+    assert done == 3
+    result = restarted.start(grid, START, num_rounds=8 - done)
+    expected = run(ALGORITHM, DATA, seed=SEED, rounds=8).x
+    np.testing.assert_allclose(vector(result.arrays), expected, rtol=1e-10)
+
+
+def test_clients_with_a_path_survive_a_new_run_of_the_server(tmp_path):
+    def kept(context: Context) -> Client:
+        client = make_client(context)
+        return make_client(context, path=tmp_path / f"client-{client.index}.npz")
+
+    def new_grid() -> InProcessGrid:  # a run's contexts end with it
+        return InProcessGrid(client_app(kept))
+
+    for total in (3, 8):
+        federation = strategy(path=tmp_path / "server")
+        done = federation.restore(START).tau
+        federation.start(new_grid(), START, num_rounds=total - done)
+    expected = run(ALGORITHM, DATA, seed=SEED, rounds=8).x
+    np.testing.assert_allclose(federation.restore(START).x, expected, rtol=1e-10)
+    # A server that begins anew has its clients begin anew.
+    federation = strategy()
+    federation.start(new_grid(), START, num_rounds=8)
+    np.testing.assert_allclose(federation.restore(START).x, expected, rtol=1e-10)
+
+
+# Faults ---------------------------------------------------------------------------------
+
+
+def with_arrays(change: Callable[[ArrayRecord], ArrayRecord]) -> Tamper:
+    def tamper(reply: Message) -> Message:
+        reply.content["arrays"] = change(reply.content["arrays"])
+        return reply
+
+    return tamper
+
+
+def replaced(name: str, value: Array) -> Tamper:
+    return with_arrays(lambda arrays: ArrayRecord({**arrays, name: value}))
+
+
+def error(reply: Message) -> Message:
+    ask = Message(RecordDict(), reply.metadata.src_node_id, "train")
+    return Message(Error(0, "out of memory"), reply_to=ask)
+
+
+def from_node(node: int) -> Tamper:
+    def tamper(reply: Message) -> Message:
+        return Message(reply.content, reply_to=Message(RecordDict(), node, "train"))
+
+    return tamper
+
+
+def of_round(tau: Any) -> Tamper:
+    def tamper(reply: Message) -> Message:
+        reply.content["metrics"]["round"] = tau
+        return reply
+
+    return tamper
+
+
+def without(record: str) -> Tamper:
+    def tamper(reply: Message) -> Message:
+        del reply.content[record]
+        return reply
+
+    return tamper
+
+
+NAN = np.full(N - 8, np.nan)
+FAULTS: dict[str, tuple[Tamper, str]] = {
+    "a timeout": (lambda reply: None, "no reply in time"),
+    "NaN": (replaced("b", Array(NAN)), "upload must be finite, got nan at index (8,)"),
+    "shape": (replaced("a", Array(np.zeros((4, 2)))), "array 'a' must be float64(2, 4), got"),
+    "dtype": (replaced("b", Array(np.zeros(6, np.float32))), "array 'b' must be float64(6,), got"),
+    "integers": (replaced("b", Array(np.zeros(6, int))), "got int64(6,)"),
+    "an array more": (replaced("c", Array(np.zeros(6))), "arrays must be named ['a', 'b'], got"),
+    "an array less": (with_arrays(lambda a: ArrayRecord({"a": a["a"]})), "arrays must be named"),
+    "no numbers": (replaced("b", Array("float64", (6,), "numpy.ndarray", b"")), "rejected: "),
+    "cut off": (
+        replaced("b", Array("float64", (6,), "numpy.ndarray", Array(np.zeros(6)).data[:-8])),
+        "rejected: ",
+    ),
+    "another serialisation": (
+        replaced("b", Array("float64", (6,), "pickle", b"cos\nsystem\n")),
+        "arrays must be serialised by NumPy, got 'pickle'",
+    ),
+    "an error": (error, "it answered with an error: out of memory"),
+    "no arrays": (without("arrays"), "one ArrayRecord and one MetricRecord, got 0 and 1"),
+    "no metrics": (without("metrics"), "one ArrayRecord and one MetricRecord, got 1 and 0"),
+    "an old round": (of_round(0), "upload must be of round 2, got round 0"),
+    "a round that is none": (of_round([1.0]), "upload must be of round 2, got round [1.0]"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_reply_is_rejected_and_named(name, caplog):
+    tamper, fault = FAULTS[name]
+    grid, federation = InProcessGrid(), strategy()
+    federation.start(grid, START, num_rounds=2)
+    server = federation.restore(START)
+    messages = list(federation.configure_train(3, START, ConfigRecord(), grid))
+    bad = messages[1].metadata.dst_node_id - 100
+    before = server.Z.copy()
+    grid.tampers[100 + bad] = tamper
+    with caplog.at_level(logging.WARNING, "fedepm_fast"):
+        arrays, metrics = federation.aggregate_train(3, grid.send_and_receive(messages))
+    (line,) = (r.getMessage() for r in caplog.records if r.name == "fedepm_fast.server")
+    assert line.startswith(f"round 2: client {bad} rejected: ")
+    assert fault in line
+    assert metrics["clients"] == len(messages) - 1
+    changed = np.flatnonzero((before != server.Z).any(axis=1)) + 100
+    assert set(changed) == {m.metadata.dst_node_id for m in messages} - {100 + bad}
+    np.testing.assert_array_equal(vector(arrays), ens(server.Z, 0.5))
+
+
+def test_a_reply_from_a_node_that_never_joined_is_rejected(caplog):
+    grid, federation = InProcessGrid(), strategy()
+    messages = list(federation.configure_train(1, START, ConfigRecord(), grid))
+    bad = messages[0].metadata.dst_node_id
+    grid.tampers[bad] = from_node(7)
+    federation.aggregate_train(1, grid.send_and_receive(messages))
+    assert "client of unknown node 7 rejected" in caplog.text
+    assert f"client {bad - 100} rejected: no reply in time" in caplog.text
+
+
+def test_clients_join_late_leave_and_return_under_another_node(caplog, monkeypatch):
+    monkeypatch.setattr(adapter, "POLL", 0.0)
+    grid, federation = InProcessGrid(), strategy(min_clients=4)
+    grid.nodes = {100, 101, 102, 103}
+    federation.start(grid, START, num_rounds=2)
+    server = federation.restore(START)
+    assert server.members.tolist() == [0, 1, 2, 3]
+    grid.nodes = set(grid.contexts) - {100}
+    federation.start(grid, START, num_rounds=4)
+    assert server.members.tolist() == list(range(M))  # client 0's upload still counts
+    assert "client 0 rejected: it is not connected" in caplog.text
+    grid.contexts[500] = grid.contexts[100]  # with its state
+    grid.nodes.add(500)
+    caplog.clear()
+    federation.start(grid, START, num_rounds=4)
+    assert "rejected" not in caplog.text
+    grid.contexts[501] = Context(1, 501, {"partition-id": 3}, RecordDict(), {})
+    grid.nodes.add(501)
+    federation.start(grid, START, num_rounds=1)
+    assert "client 3 of node 501 rejected: node 103 is connected under this number" in caplog.text
+    assert "client 3 rejected" not in caplog.text
+
+
+def test_a_strategy_that_waits_says_so_once(caplog, monkeypatch):
+    grid, federation = InProcessGrid(), strategy(min_clients=3)
+    grid.nodes = {100}
+    polls = iter(range(20))
+
+    def sleep(_: float) -> None:
+        if next(polls) == 10:
+            grid.nodes = {100, 101, 102}
+
+    monkeypatch.setattr(adapter.time, "sleep", sleep)
+    federation.start(grid, START, num_rounds=1)
+    assert caplog.text.count("waiting for clients: 1 of at least 3") == 1
+    assert federation.restore(START).members.tolist() == [0, 1, 2]
+
+
+def test_clients_with_other_parameters_are_told(caplog, monkeypatch):
+    odd = FedEPM(local_steps=3)
+
+    def some_are_odd(context: Context) -> Client:
+        own = odd if context.node_config["partition-id"] == 6 else ALGORITHM
+        return make_client(context, own)
+
+    federation = strategy(min_clients=M - 1)
+    federation.start(InProcessGrid(client_app(some_are_odd)), START, num_rounds=1)
+    assert 6 not in federation.restore(START).members
+    assert "client of node 106 rejected: it answered with an error" in caplog.text
+    assert "local_steps is 12 there, 3 at client 6" in caplog.text
+
+
+def test_records_that_are_no_vector_are_refused():
+    for arrays, problem in [
+        ({"w": np.zeros(3), "steps": np.zeros(1, int)}, "'steps' is int64 beside float64"),
+        ({"w": np.zeros(3), "v": np.zeros(1, np.float32)}, "'v' is float32 beside float64"),
+    ]:
+        record = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+        with pytest.raises(TypeError, match=problem):
+            strategy().restore(record)
+    with pytest.raises(ValueError, match="must not be empty"):
+        strategy().restore(ArrayRecord())
+
+
+def test_the_example_app_ends_where_a_run_does(monkeypatch, capsys, tmp_path):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "flower_adult")
+    from flower_adult import client_app as clients
+    from flower_adult import server_app
+
+    config = {"clients": M, "rounds": 3, "seed": 0, "checkpoint": ""}
+    server_app.main(InProcessGrid(clients.app, config), Context(1, 0, {}, RecordDict(), config))
+    assert "x after 3 rounds, to that of fedepm_fast.run" in capsys.readouterr().out
+
+
+# ENS in other strategies ----------------------------------------------------------------
+
+
+def replies(rows: list[dict[str, np.ndarray]], examples: list[Any]) -> list[Message]:
+    found = []
+    for i, (row, count) in enumerate(zip(rows, examples, strict=True)):
+        ask = Message(RecordDict(), 100 + i, "train")
+        content = RecordDict(
+            {
+                "arrays": ArrayRecord({name: Array(array) for name, array in row.items()}),
+                "metrics": MetricRecord({"num-examples": count, "loss": float(i)}),
+            }
+        )
+        found.append(Message(content, reply_to=ask))
+    return found
+
+
+def rows_of(count: int, dtype: Any = np.float32) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(5)
+    return [
+        {"w": rng.normal(size=(3, 4)).astype(dtype), "steps": rng.integers(0, 9, 2)}
+        for _ in range(count)
+    ]
+
+
+class NoNodes:
+    def get_node_ids(self) -> list[int]:
+        return [100, 101]
+
+
+def wrapped(inner: Any, row: dict[str, np.ndarray], **options: Any) -> ElasticNetAggregate:
+    outer = ElasticNetAggregate(inner, 0.5, **options)
+    arrays = ArrayRecord({name: Array(array) for name, array in row.items()})
+    outer.configure_train(1, arrays, ConfigRecord(), NoNodes())
+    return outer
+
+
+@pytest.mark.parametrize("weights", ["equal", "examples"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ens_takes_the_place_of_the_average(weights, dtype):
+    rows, examples = rows_of(6, dtype), [1, 2, 3, 4, 5, 6]
+    outer = wrapped(FedAvg(), rows[0], weights=weights)
+    arrays, metrics = outer.aggregate_train(1, replies(rows, examples)[::-1])
+    p = examples if weights == "examples" else None
+    w = ens(np.stack([row["w"].ravel() for row in rows]), 0.5, weights=p)
+    found = arrays["w"].numpy()
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, w.reshape(3, 4))
+    steps = ens(np.stack([row["steps"] for row in rows]), 0.5, weights=p)
+    np.testing.assert_array_equal(arrays["steps"].numpy(), np.rint(steps))
+    average = sum(n * i for i, n in enumerate(examples)) / sum(examples)
+    assert metrics["loss"] == pytest.approx(average)
+
+
+def test_bad_replies_do_not_reach_the_aggregate(caplog):
+    rows = rows_of(9)
+    expected = ens(np.stack([row["w"].ravel() for row in rows[:4]]), 0.5)
+    rows[4]["w"][1, 1] = np.nan
+    rows[5]["w"] = rows[5]["w"][:2]
+    rows[6]["w"] = rows[6]["w"].astype(np.float64)
+    rows[7] = {"w": rows[7]["w"]}
+    outer = wrapped(FedAvg(), rows[0])
+    arrays, _ = outer.aggregate_train(1, replies(rows, [5] * 8 + [-1]))
+    np.testing.assert_array_equal(arrays["w"].numpy().ravel(), expected)
+    for node, fault in [
+        (104, "array 'w' must be finite, got nan at index (1, 1)"),
+        (105, "array 'w' must be float32(3, 4), got float32(2, 4)"),
+        (106, "array 'w' must be float32(3, 4), got float64(3, 4)"),
+        (107, "arrays must be named ['steps', 'w'], got ['w']"),
+        (108, "num-examples must be a finite number in (0, inf), got -1"),
+    ]:
+        assert f"round 1: node {node} rejected: {fault}" in caplog.text
+    assert outer.aggregate_train(1, []) == (None, None)
+
+
+def test_server_steps_are_taken_from_the_ens_point():
+    rows = [{"w": row["w"]} for row in rows_of(5)]
+    start = {"w": np.zeros((3, 4), np.float32)}
+    arrays, _ = wrapped(FedAdam(), start).aggregate_train(1, replies(rows, [1] * 5))
+    point = ens(np.stack([row["w"].ravel() for row in rows]), 0.5).reshape(3, 4)
+    plain = FedAdam()
+    plain.configure_train(1, ArrayRecord({"w": Array(start["w"])}), ConfigRecord(), NoNodes())
+    expected, _ = plain.aggregate_train(1, replies([{"w": point}], [1]))
+    np.testing.assert_array_equal(arrays["w"].numpy(), expected["w"].numpy())
+
+
+def test_only_strategies_like_fedavg_are_wrapped():
+    with pytest.raises(TypeError, match="FedEPMStrategy has no weighted_by_key"):
+        ElasticNetAggregate(strategy(), 0.5)
+    with pytest.raises(ValueError, match="weights must be one of 'equal', 'examples'"):
+        ElasticNetAggregate(FedAvg(), 0.5, weights="rows")

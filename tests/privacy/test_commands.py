@@ -1,0 +1,131 @@
+"""Settings by budget, the tradeoff, and the commands."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from commands import fedepm
+
+from fedepm_fast import FedEPM, Result, datasets, run
+from fedepm_fast.privacy import LaplaceMechanism
+from fedepm_fast.privacy.defaults import SETTINGS, private_settings
+from fedepm_fast.privacy.tradeoff import tradeoff
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.25, 0.5, 1, 2, 5, 20, 1e3])
+def test_settings_are_those_of_the_nearest_budget(epsilon):
+    settings = private_settings(epsilon)
+    nearest = min(SETTINGS, key=lambda tried: abs(np.log(tried / epsilon)))
+    assert settings == SETTINGS[nearest]
+    rounds = settings.pop("rounds")
+    FedEPM(mechanism=LaplaceMechanism(total_epsilon=epsilon), **settings)
+    settings["local_steps"] = 0
+    assert SETTINGS[nearest]["local_steps"] > 0 and rounds > 0
+    with pytest.raises(ValueError, match="total_epsilon must be"):
+        private_settings(0)
+
+
+def test_private_run_on_adult_closes_most_of_the_way(capsys, tmp_path):
+    code, out, err = fedepm(
+        capsys, "run", "--private", "--total-epsilon", 5, "--clients", 100, "--out", tmp_path
+    )
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert "each client: epsilon <= 5 (pure)" in text and "scaling taken as public" in text
+    result = Result.load(tmp_path / "result.npz")
+    settings = private_settings(5)
+    data = datasets.adult(clients=100, seed=0)
+    mechanism = LaplaceMechanism(total_epsilon=5.0, public_scaling=True)
+    rounds = settings.pop("rounds")
+    want = run(FedEPM(mechanism=mechanism, **settings), data, rounds=rounds, seed=0)
+    np.testing.assert_array_equal(result.Z, want.Z)
+    # The optimum is about 0.566, the start 0.693.
+    assert result.mean_objective < 0.58
+    record = json.loads((tmp_path / "summary.json").read_text())
+    assert record["guarantee"].startswith("each client: epsilon <= 5")
+
+
+def test_own_options_override_the_settings(capsys):
+    code, out, _ = fedepm(
+        capsys, "run", "--private", "--total-epsilon", 1, "--delta", 1e-6, "--clients", 10,
+        "--rounds", 2, "--local-steps", 3, "--clip", 0.05, "--json",
+    )  # fmt: skip
+    record = json.loads(out)
+    assert code == 0 and record["rounds"] == 2 and record["parameters"]["local_steps"] == 3
+    assert record["parameters"]["mechanism"] == {
+        "name": "gaussian", "total_epsilon": 1.0, "clip": 0.05, "public_scaling": True,
+        "delta": 1e-6,
+    }  # fmt: skip
+    assert record["guarantee"].startswith("each client: epsilon <= 1 at delta 1e-06")
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--private"], "--total-epsilon must be given"),
+    (["--total-epsilon", 1], "--total-epsilon needs --private"),
+    (["--delta", 1e-6], "--delta needs --private"),
+    (["--clip", 1], "--clip needs --private"),
+    (["--private", "--total-epsilon", 0], "--total-epsilon must be"),
+    (["--private", "--total-epsilon", 1, "--delta", 1], "--delta must be"),
+    (["--private", "--total-epsilon", 1, "--clip", 0], "--clip must be"),
+    (["--private", "--total-epsilon", 1, "--algorithm", "sfedavg"], "must be fedepm with"),
+    (["--private", "--total-epsilon", 1, "--stopping", "released"], "--stopping must be None"),
+    (["--private", "--total-epsilon", 1, "--data", "synthetic"], "depend on the data"),
+    (["--private", "--total-epsilon", 1, "--objective", "least_squares", "--data", "synthetic",
+      "--no-scale"], "no bound on a record's gradient"),
+])  # fmt: skip
+def test_bad_input_is_one_line_and_code_2(capsys, options, message):
+    code, out, err = fedepm(capsys, "run", *options)
+    assert (code, out) == (2, "") and message in err and len(err.splitlines()) == 1
+
+
+def test_public_bounds_need_no_word(capsys):
+    code, out, _ = fedepm(capsys, "run", "--private", "--total-epsilon", 1, "--data", "synthetic",
+                          "--no-scale", "--clip", 1, "-q", "--clients", 4)  # fmt: skip
+    assert code == 0 and "private" not in out
+
+
+def test_tradeoff(capsys, tmp_path):
+    code, out, err = fedepm(
+        capsys, "tradeoff", "--epsilons", "1,20", "--trials", 2, "--clients", 20, "--out", tmp_path
+    )
+    assert (code, err) == (0, "") and "majority class 0.7522" in out
+    rows = json.loads((tmp_path / "tradeoff.json").read_text())
+    assert [(row["total_epsilon"], row["trial"]) for row in rows] == [
+        (1.0, 0), (20.0, 0), (1.0, 1), (20.0, 1),
+    ]  # fmt: skip
+    for row in rows:
+        start, end = np.log(2), row["mean_objective"]
+        assert row["closed"] == pytest.approx((start - end) / (start - row["optimum"]))
+    assert (tmp_path / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
+    assert len((tmp_path / "tradeoff.csv").read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--epsilons", "1,x"], "--epsilons must be numbers"),
+    (["--epsilons", "1,-2"], "--epsilons must be"),
+    (["--trials", 0], "--trials must be"),
+])  # fmt: skip
+def test_bad_tradeoff(capsys, options, message):
+    code, _, err = fedepm(capsys, "tradeoff", *options)
+    assert code == 2 and message in err and len(err.splitlines()) == 1
+
+
+def test_tradeoff_of_ones_own_data():
+    found = tradeoff(
+        lambda seed: datasets.adult(clients=5, seed=seed), epsilons=[2], trials=1, seed=7,
+        public_scaling=True,
+    )  # fmt: skip
+    (row,) = found.rows
+    assert row["seed"] == 7 and row["guarantee"].startswith("each client: epsilon <= 2")
+    with pytest.raises(ValueError, match="epsilons must hold"):
+        tradeoff(lambda seed: None, epsilons=[])
+
+
+def test_audit_command(capsys):
+    code, out, err = fedepm(capsys, "audit", "--runs", 40, "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "") and found["released"]["lower_bound"] > 0.1
+    assert all(a["lower_bound"] <= a["stated"] for name, a in found.items() if "private" in name)
+    assert fedepm(capsys, "audit", "--runs", 1)[0] == 2
