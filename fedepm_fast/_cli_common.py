@@ -156,7 +156,12 @@ def make_objective(name: str, beta: float, delta: float | None) -> Objective:
     """The objective that the options name."""
     from .objectives import as_objective
 
-    return as_objective(name, beta=beta, **({} if delta is None else {"delta": delta}))
+    try:
+        return as_objective(name, beta=beta, **({} if delta is None else {"delta": delta}))
+    except ValueError as error:
+        if str(error).startswith("delta "):
+            raise ValueError(f"huber_{error}") from None
+        raise
 
 
 # Output ------------------------------------------------------------------------------------

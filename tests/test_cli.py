@@ -121,6 +121,37 @@ def test_synthetic_regression(capsys):
     assert json.loads(out)["accuracy"] is None
 
 
+@pytest.mark.parametrize(
+    ("objective", "options", "expected"),
+    [
+        ("multinomial", (), {"classes": 3}),
+        ("huber", ("--huber-delta", 0.5), {"delta": 0.5}),
+        ("squared_hinge", (), {}),
+    ],
+)
+def test_other_objectives(capsys, objective, options, expected):
+    code, out, _ = fedepm(
+        capsys, "run", "--data", "synthetic", "--objective", objective, "--clients", 5, *options,
+        "--noise", "none", "--mu0", 20, "--rounds", 3, "--json",
+    )  # fmt: skip
+    assert code == 0
+    record = json.loads(out)
+    assert record["objective"]["name"] == objective
+    assert {name: record["objective"][name] for name in expected} == expected
+    assert (record["accuracy"] is None) == (objective == "huber")
+
+
+def test_a_file_of_classes(capsys, tmp_path):
+    rows = [f"{a},{b},{'xyz'[(a + b) % 3]}" for a in range(6) for b in range(5)]
+    (tmp_path / "t.csv").write_text("a,b,kind\n" + "\n".join(rows) + "\n")
+    code, out, _ = fedepm(
+        capsys, "run", "--data", tmp_path / "t.csv", "--objective", "multinomial", "--clients", 3,
+        "--partition", "equal", "--noise", "none", "--rounds", 2,
+    )  # fmt: skip
+    assert code == 0
+    assert "on 3 clients, 2 features, 3 classes" in out and "x -> 0, y -> 1, z -> 2" in out
+
+
 def test_compare(capsys):
     code, out, err = fedepm(capsys, "compare", "--clients", 50, "--seed", 0, "--json")
     record = json.loads(out)
@@ -233,6 +264,8 @@ def test_the_live_table_keeps_rounds_and_costs_a_run_nothing():
         (["--data", "a.csv", "--client-column", "a", "--clients", "3"],
          "--clients and --client-column exclude each other"),
         (["--objective", "hinge"], "--objective must be one of"),
+        (["--huber-delta", "1"], "--huber-delta is not a parameter of the objective 'logistic'"),
+        (["--objective", "huber", "--huber-delta", "0"], "--huber-delta must be"),
         (["--beta", "-1"], "--beta must be"),
         (["--seed", "-1"], "--seed must be"),
         (["--clients", "0"], "--clients must be"),

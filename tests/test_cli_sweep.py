@@ -15,6 +15,7 @@ from commands import ROOT, fedepm, start
 
 from fedepm_fast import (
     FedEPM,
+    Huber,
     LeastSquares,
     Logistic,
     SFedAvg,
@@ -131,6 +132,19 @@ def test_a_specification_of_regression(tmp_path):
     source = sources.Synthetic("least_squares")
     assert ids(read) == ids(Sweep(FedEPM(), source, objective=LeastSquares(beta=0.5)))
     assert read[0].cell.parameters["samples"] == 20_000
+
+
+def test_a_specification_of_a_loss_with_a_parameter():
+    data = {"source": "synthetic"}
+    read = Sweep.from_dict({"objective": "huber", "delta": [0.5, 2.0], "data": data})
+    huber = [Huber(delta=delta) for delta in (0.5, 2.0)]
+    source = sources.Synthetic("least_squares")
+    assert ids(read) == ids(Sweep(FedEPM(), source, objective=huber))
+    assert [run.cell.parameters["delta"] for run in read] == [0.5, 2.0]
+    read = Sweep.from_dict({"objective": "multinomial", "classes": 4, "data": data})
+    assert read[0].cell.source == sources.Synthetic("multinomial", n_classes=4)
+    with pytest.raises(ValueError, match="delta is not a parameter of the objective 'logistic'"):
+        Sweep.from_dict({"delta": 1.0, "data": data})
 
 
 @pytest.mark.parametrize(

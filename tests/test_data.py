@@ -88,6 +88,31 @@ def test_two_values_are_mapped_and_reported():
     assert data.label_mapping is None and "label_mapping" not in data.description
 
 
+def test_classes_are_numbered():
+    X, _ = table(6)
+    for labels, mapping in [
+        (["b", "c", "a", "b", "c", "a"], {"a": 0, "b": 1, "c": 2}),
+        ([7.0, 10.0, -2.0] * 2, {"-2.0": 0, "7.0": 1, "10.0": 2}),
+        (pd.Series([4, 9, 3] * 2, dtype="category"), {"3": 0, "4": 1, "9": 2}),
+    ]:
+        data = FederatedData.split(X, labels, [0, 0, 0, 1, 1, 1], task="multiclass")
+        assert data.description["task"] == "multiclass" and data.label_mapping == mapping
+        assert data.labels.tolist() == [1, 2, 0, 1, 2, 0]
+    pairs = [(X[:3], ["x", "y", "z"]), (X[3:], ["z", "z", "y"])]
+    data = FederatedData.from_clients(pairs, task="multiclass")
+    assert data.labels.tolist() == [0, 1, 2, 2, 2, 1]
+    data = FederatedData.split(X, [0, 2, 1, 0, 2, 1], [0, 0, 0, 1, 1, 1], task="multiclass")
+    assert data.label_mapping is None and data.labels.tolist() == [0, 2, 1, 0, 2, 1]
+    many = FederatedData.split(X, list("fedcba"), [0] * 6, task="multiclass")
+    assert many.summary().endswith("; labels a -> 0, b -> 1, c -> 2, d -> 3, e -> 4, ...")
+    for labels, message in [
+        ([3] * 6, "labels must have at least two values for multiclass, got 1: 3"),
+        ([0.5, 1.0, 2.0] * 2, "strings or whole numbers for multiclass, got 0.5"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            FederatedData.split(X, labels, [0] * 6, task="multiclass")
+
+
 def test_unit_norm():
     X, y = table()
     X[:, 1] = 0

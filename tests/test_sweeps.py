@@ -18,6 +18,7 @@ from scipy import sparse
 from fedepm_fast import (
     FedEPM,
     FederatedData,
+    Huber,
     LeastSquares,
     Logistic,
     SFedAvg,
@@ -205,7 +206,8 @@ def test_whatever_determines_a_result_changes_the_name():
         Cell(FedEPM(), SMALL, **changed)
         for changed in (
             {"objective": Logistic(beta=0.1)}, {"objective": Logistic(regularizer="beta")},
-            {"objective": LeastSquares()}, {"stopping": "text"}, {"rounds": 3},
+            {"objective": LeastSquares()}, {"objective": Huber()}, {"objective": Huber(delta=2.0)},
+            {"objective": LeastSquares(weights=[1, 2, 3])}, {"stopping": "text"}, {"rounds": 3},
             {"stopping": stopping.ReleasedRule(1e-8)}, {"max_rounds": 3}, {"max_iterations": 9},
         )
     ]  # fmt: skip

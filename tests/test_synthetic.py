@@ -44,6 +44,20 @@ def test_logistic_truth_is_near_the_optimum():
     np.testing.assert_allclose(best.x, true_parameters(data).common, atol=0.08)
 
 
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_multinomial_truth_is_near_the_optimum(density):
+    options = {"clients": 5, "samples": 50_000, "features": 6, "density": density, "seed": 1}
+    data = make_federated("multinomial", n_classes=4, **options)
+    assert data.description["task"] == "multiclass" and data.description["n_classes"] == 4
+    truth = true_parameters(data)
+    assert truth.common.shape == (4, 6) and truth.clients.shape == (5, 4, 6)
+    best = Problem(data, "multinomial").optimum(method="newton").x.reshape(4, 6)
+    # Only differences between classes matter; the optimum's classes add up to zero.
+    np.testing.assert_allclose(best, truth.common - truth.common.mean(axis=0), atol=0.08)
+    with pytest.raises(ValueError, match="n_classes must be an integer >= 2, got 1"):
+        make_federated("multinomial", n_classes=1)
+
+
 def test_heterogeneity_moves_clients_apart():
     spread = []
     for h in (0.0, 0.5, 2.0):

@@ -35,11 +35,14 @@ def uploads(shape: tuple[int, int], law: str, dtype: str) -> np.ndarray:
 
 
 @functools.cache
-def adult(dtype: str):
+def adult(dtype: str, loss: str = "logistic"):
     """Adult, packed, and a point."""
     data = datasets.adult(clients=100, seed=0)
-    rows = losses.pack(data.features.astype(dtype), data.labels, data.client_sizes)
-    return data, rows, np.random.default_rng(0).normal(size=14).astype(dtype)
+    classes = {"classes": 10} if loss == "multinomial" else {}
+    rows = losses.pack(
+        data.features.astype(dtype), data.labels, data.client_sizes, loss=loss, **classes
+    )
+    return data, rows, np.random.default_rng(0).normal(size=rows.n_parameters).astype(dtype)
 
 
 class Timed:
@@ -108,21 +111,32 @@ class EnsOther(Timed):
 
 
 class Losses(Timed):
-    """Logistic values and gradients on Adult, 100 clients."""
+    """Values and gradients on Adult, 100 clients; the multinomial loss with ten classes."""
+
+    params = (["logistic", "least_squares", "huber", "squared_hinge", "multinomial"], DTYPES)
+    param_names = ("loss", "dtype")
+
+    def setup(self, loss, dtype):
+        self.data, self.rows, self.x = adult(dtype, loss)
+        losses.values_and_gradients(self.rows, self.x)
+
+    def time_values_and_gradients(self, loss, dtype):
+        for _ in range(20):
+            losses.values_and_gradients(self.rows, self.x)
+
+
+class Pack(Timed):
+    """Adult, arranged for the kernels."""
 
     params = (DTYPES,)
     param_names = ("dtype",)
 
     def setup(self, dtype):
-        self.data, self.rows, self.x = adult(dtype)
-        losses.values_and_gradients(self.rows, self.x)
-
-    def time_values_and_gradients(self, dtype):
-        for _ in range(20):
-            losses.values_and_gradients(self.rows, self.x)
+        data, _, _ = adult(dtype)
+        self.table = (data.features.astype(dtype), data.labels, data.client_sizes)
 
     def time_pack(self, dtype):
-        losses.pack(self.data.features, self.data.labels, self.data.client_sizes)
+        losses.pack(*self.table)
 
 
 class LocalSteps(Timed):
