@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import subprocess
@@ -24,12 +25,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedepm_fast import _design, _estimator, datasets
+from fedepm_fast import _design, _estimator, datasets, run
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.losses import Huber
 from fedepm_fast.sklearn import FedEPMClassifier, FedEPMRegressor
 
 ESTIMATORS = [FedEPMClassifier(), FedEPMRegressor(), FedEPMRegressor(loss="huber")]
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch):
+    """Without compilation thousands of rounds are the reference's."""
+    if JIT_DISABLED:
+        monkeypatch.setattr(_estimator, "run", functools.partial(run, engine="reference"))
 
 
 @parametrize_with_checks(ESTIMATORS[:1] if JIT_DISABLED else ESTIMATORS)
