@@ -180,27 +180,53 @@ def announce_compilation() -> None:
 
     if not _announced and sys.stderr.isatty():
         _announced.append(True)
-        on_compile(
-            lambda _: print(
-                "compiling kernels, the first time only ...", file=sys.stderr, flush=True
-            )
-        )
+        on_compile(say_compiling)
+
+
+def say_compiling(kernel: str) -> None:
+    """What is told when a kernel has to be compiled."""
+    print("compiling kernels, the first time only ...", file=sys.stderr, flush=True)
 
 
 _announced: list[bool] = []
 
 
 @contextmanager
-def bar(what: str, live: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar to call with what is done and what there is; None unless `live`."""
+def bar(live: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """Progress bars, to call with what is under way, how much is done, and of how much.
+
+    None unless `live`.
+    """
     if not live:
         yield None
         return
-    from rich.progress import Progress
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    with Progress(transient=True) as shown:
-        task = shown.add_task(what, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, transient=True) as shown:
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = shown.add_task(what, total=total)
+            shown.update(tasks[what], completed=done)
+
+        yield show
 
 
 def live(quiet: bool) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +12,6 @@ from . import _cli_common as common
 from ._cli_common import INTERRUPTED, CommandFailed
 
 if TYPE_CHECKING:
-    from ._paper_compute import Progress
     from .paper import Evaluation
 
 
@@ -49,7 +46,7 @@ def paper(
         require(library, extra, "fedepm paper")
     out = check_writable_folder("out", out)
     common.announce_compilation()
-    with _bar(common.live(quiet)) as progress:
+    with common.bar(common.live(quiet)) as progress:
         try:
             evaluation = evaluate(trials, seed=seed, jobs=jobs, store=store, progress=progress)
         except SweepInterrupted as interrupted:
@@ -61,40 +58,6 @@ def paper(
             evaluation.write(out, paths)
     print(_told(evaluation, quiet))
     print(common.wrote(paths))
-
-
-@contextmanager
-def _bar(live: bool) -> Iterator[Progress | None]:
-    """A bar for whatever is under way; nothing if the output is no terminal."""
-    if not live:
-        yield None
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, transient=True) as bar:
-        tasks: dict[str, int] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done)  # type: ignore[arg-type]
-
-        yield show
 
 
 def _told(evaluation: Evaluation, quiet: bool) -> str:

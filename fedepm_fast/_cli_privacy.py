@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,10 +87,11 @@ def tradeoff(
             scale=scale,
         )  # fmt: skip
 
-    with common.bar("runs", common.live(quiet or json)) as progress:
+    with common.bar(common.live(quiet or json)) as show:
         found = compute(
             split, epsilons=budgets, trials=trials, seed=seed,
-            public_scaling=public_scaling or data == "adult", progress=progress,
+            public_scaling=public_scaling or data == "adult",
+            progress=None if show is None else partial(show, "runs"),
         )  # fmt: skip
     lines = [str(found)]
     if out is not None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from time import perf_counter
+
+from ._cli_common import say_compiling
 
 
 def warmup() -> None:
     """Compile the kernels now, so that the first use does not wait for it."""
     from . import kernels
 
-    compiled: list[str] = []
-
-    def say(name: str) -> None:
-        compiled.append(name)
-        print("compiling kernels, the first time only ...", file=sys.stderr, flush=True)
-
-    withdraw = kernels.on_compile(say)
+    withdraw = kernels.on_compile(say_compiling)
     start = perf_counter()
     try:
-        kernels.warmup()
+        compiled = kernels.warmup()
     finally:
         withdraw()
     done = "compiled" if compiled else "already compiled, loaded"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,13 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return value
+
+
+def check_parameters(of: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ValueError if a name that is `given` is not among the `known` parameters."""
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name} is not a parameter of the {of}: {', '.join(known)} are")
 
 
 def check_array(

@@ -158,6 +158,10 @@ class Algorithm:
             return objective
         return dataclasses.replace(objective, regularizer=PRESETS[self.preset].regularizer)
 
+    def steps(self, problem: Problem) -> Array:
+        """The step of every client, shape (m,), before what changes with the rounds."""
+        raise NotImplementedError
+
     def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
         """The server's point.
 
@@ -360,6 +364,10 @@ class _Averaging(Algorithm):
         scaled = problem.lipschitz() * problem.data.client_sizes
         most = 2 * (2 * self.local_steps) ** 0.5 / scaled.max()
         return f"a learning_rate of {most:.2g} or less makes the local steps stable"
+
+    def steps(self, problem: Problem) -> Array:
+        """``learning_rate * d_i`` of every client, shape (m,)."""
+        return self.learning_rate * problem.data.client_sizes.astype(np.float64)
 
     def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
         return Z[S].mean(axis=0)

@@ -230,7 +230,7 @@ class FederatedData:
             divide_columns(held, norms)
             data._freeze()
         elif not sparse.issparse(table) and table.flags.writeable:
-            data.features  # noqa: B018 - gathered now: the caller may write to the table later
+            data._gather()  # now: the caller may write to the table later
         return data
 
     @classmethod
@@ -279,7 +279,6 @@ class FederatedData:
         seed : int
             The split is a pure function of the rows, the partition and the seed.
         """
-        ordered = self.rows is not None and bool((np.diff(self.rows) == 1).all())
         return FederatedData._of_table(
             self.features,
             self.labels,
@@ -287,15 +286,24 @@ class FederatedData:
             check_int("seed", seed),
             self.feature_names,
             self.description,
-            self._narrow if ordered else None,
+            self._narrow if self._in_order else None,
         )
 
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether the rows are those of the table that was split, as they stand there."""
+        return self.rows is not None and bool((np.diff(self.rows) == 1).all())
+
+    def _gather(self) -> None:
+        """Gather `features` from the table."""
+        self._set(features=_frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
+        del self.__dict__["_table"]
+
     def __getattr__(self, name: str) -> Any:
-        # `features` of a split is gathered from the table on first use: the compiled kernels
-        # pack its rows themselves.
+        # `features` of a split is gathered on first use: the compiled kernels pack the rows of
+        # the table themselves.
         if name == "features" and "_table" in self.__dict__:
-            self._set(features=_frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
-            del self.__dict__["_table"]
+            self._gather()
             return self.features
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -18,6 +18,7 @@ from .participation import clients_per_round
 from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness
 from .reference import (
     DIVERGENCE_FACTOR,
+    NO_WEIGHT,
     RISE_IS_DIVERGENCE_FACTOR,
     Callback,
     Outcome,
@@ -122,7 +123,7 @@ class _Run:
             algorithm, problem.n_clients, stopping, max_rounds, max_iterations, unit
         )
         bounds = (np.empty(0), np.empty(0)) if plan is None else plan
-        self.clients = kernel.ClientProblem(problem.reg, _steps(algorithm, problem), *bounds)
+        self.clients = kernel.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
         self.key, self.given, self.initial = _randomness(randomness)
         self.order = (*stopping.conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
         averaging = not isinstance(algorithm, FedEPM)
@@ -279,6 +280,7 @@ def _settings(
         eta=eta,
         start=start,
         by_variance=by_variance,
+        no_weight=NO_WEIGHT,
         mechanism=mechanism,
         prox=prox,
         inner_steps=inner_steps,
@@ -291,12 +293,6 @@ def _settings(
         divergence_factor=DIVERGENCE_FACTOR,
         rise_is_divergence_factor=RISE_IS_DIVERGENCE_FACTOR,
     )
-
-
-def _steps(algorithm: Algorithm, problem: Problem) -> Array:
-    if isinstance(algorithm, FedEPM):
-        return algorithm.steps(problem)
-    return algorithm.learning_rate * problem.data.client_sizes  # type: ignore[attr-defined]
 
 
 def _randomness(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from ._validation import check_array, check_choice, check_int, check_real
+from ._validation import check_array, check_choice, check_int, check_parameters, check_real
 
 if TYPE_CHECKING:
     from .data import FederatedData
@@ -328,10 +328,5 @@ def as_objective(objective: str | Objective, **parameters: Any) -> Objective:
     if not isinstance(objective, Objective):
         objective = OBJECTIVES[check_choice("objective", objective, OBJECTIVES)]()
     own = [f.name for f in fields(objective)]
-    for name in parameters:
-        if name not in own:
-            raise ValueError(
-                f"{name} is not a parameter of the objective {objective.name!r}: "
-                f"{', '.join(own)} are"
-            )
+    check_parameters(f"objective {objective.name!r}", parameters, own)
     return replace(objective, **parameters) if parameters else objective

@@ -275,12 +275,22 @@ def participations(
     algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
 ) -> NDArray[np.int64]:
     """How often each client uploads in the first `rounds` rounds, shape (m,)."""
+    *_, counts = uploads(algorithm, problem, randomness, rounds)
+    return counts
+
+
+def uploads(
+    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+) -> Iterator[NDArray[np.int64]]:
+    """How often each client has uploaded before round 0, 1, ..., `rounds`, each shape (m,)."""
     m = problem.n_clients
     m0 = clients_per_round(algorithm.participation, m)
     counts = np.zeros(m, dtype=np.int64)
+    yield counts
     for tau in range(rounds):
+        counts = counts.copy()
         counts[select(randomness, tau, m, m0, algorithm.coverage_rounds)] += 1
-    return counts
+        yield counts
 
 
 def simulate(

@@ -166,18 +166,16 @@ def run(
         "max_rounds": max_rounds,
         "max_iterations": max_iterations,
     }
-    if resolved.mechanism is not None:
-        private.measure(measured, outcome.history)
-        settings["privacy"], spent = private.report(
-            resolved, problem, source, max_rounds, len(outcome.history["x"]) - 1, outcome.reasons
-        )
     history = {
         name: np.array(values, dtype=np.float64)
         for name, values in outcome.history.items()
         if name != "accuracy" or values[0] is not None
     }
     if resolved.mechanism is not None:
-        history["epsilon"] = spent
+        private.measure(measured, history)
+        settings["privacy"], history["epsilon"] = private.report(
+            resolved, problem, source, max_rounds, len(history["x"]) - 1, outcome.reasons
+        )
     if DIVERGED in outcome.reasons:
         settings["advice"] = resolved.advice(problem)
     result = Result(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import datasets, loaders, synthetic
-from ._validation import check_choice, check_int
+from ._validation import check_choice, check_int, check_parameters
 from .data import TASKS, FederatedData
 from .partition import PARTITIONERS, ByColumn, Partitioner
 
@@ -79,28 +79,31 @@ class Table(NamedTuple):
     @classmethod
     def prepare(cls, name: str, loaded: Any, *, task: str, scale: str | None, source: str) -> Table:
         """Check, map and scale what a loader gives."""
+        content = _one_client(loaded, task, None, source).content_hash()
+        held = _one_client(loaded, task, scale, source)
+        return cls(name, held, content, scale, getattr(loaded, "clients", None))
 
-        def one_client(scale: str | None) -> FederatedData:
-            return FederatedData.split(
-                loaded.features,
-                loaded.labels,
-                np.zeros(np.shape(loaded.labels)),
-                task=task,
-                scale=scale,
-                feature_names=loaded.feature_names,
-                description={"source": source},
-            )
 
-        content = one_client(None).content_hash()
-        return cls(name, one_client(scale), content, scale, getattr(loaded, "clients", None))
+def _one_client(loaded: Any, task: str, scale: str | None, source: str) -> FederatedData:
+    """All rows that a loader gives, as one client's."""
+    return FederatedData.split(
+        loaded.features,
+        loaded.labels,
+        np.zeros(np.shape(loaded.labels)),
+        task=task,
+        scale=scale,
+        feature_names=loaded.feature_names,
+        description={"source": source},
+    )
 
 
 @cache
 def read_adult() -> Table:
     """The Adult table, as `datasets.adult` deals it."""
-    raw = datasets.load_adult(scaled=False)
-    table = Table.prepare("adult", raw, task=TASKS[0], scale="unit-norm", source="Adult")
-    return table._replace(held=datasets.adult(partition=ByColumn(np.zeros(len(raw.labels)))))
+    raw = datasets.unscaled_adult()
+    content = _one_client(raw, TASKS[0], None, "Adult").content_hash()
+    held = datasets.adult(partition=ByColumn(np.zeros(len(raw.labels))))
+    return Table("adult", held, content, "unit-norm")
 
 
 def read_table(
@@ -365,10 +368,5 @@ def make_partition(partition: Any = "random", **options: Any) -> Partitioner:
     """The partitioner of that name, with those of its parameters that are given."""
     cls: Any = PARTITIONERS[check_choice("partition", partition, PARTITIONERS)]
     allowed = [f.name for f in fields(cls)]
-    for name in options:
-        if name not in allowed:
-            raise ValueError(
-                f"{name} is not a parameter of the partition {partition!r}: "
-                f"{', '.join(allowed)} are"
-            )
+    check_parameters(f"partition {partition!r}", options, allowed)
     return cls(**{"clients": CLIENTS, **options})

@@ -7,8 +7,8 @@ objective as `losses.client_kernel` gives it:
 
 With ``tau = 0`` it begins a run, otherwise it goes on after round tau - 1; it returns the first
 round at which a stopping condition holds, and the conditions as bits, or `last` and 0. All arrays
-are given to it. The arguments are the named tuples below; `history` has room for the rounds from
-`tau` to `last`, and `prepare` fills the state of a run that begins.
+are given to it. The arguments are the named tuples of `_engine_state`; `history` has room for
+the rounds from `tau` to `last`, and `prepare` fills the state of a run that begins.
 
 The server's steps and the local steps are those of `ens` and `local_steps`; random numbers those
 of `sampling` and `noise`, under the key (seed, trial) of the run. Results are a pure function
@@ -19,13 +19,23 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import losses
+from ._clients import _add
 from ._clock import now
+from ._engine_state import (
+    ClientProblem,
+    Given,
+    History,
+    Key,
+    Settings,
+    State,
+    new_history,
+    new_state,
+)
 from ._jit import device, kernel, warms
 from ._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
 from .ens import LARGEST_C, ens_serial
@@ -34,7 +44,18 @@ from .noise import gaussian_rows, laplace_rows
 from .philox import word, wrapping
 from .sampling import select_into
 
-Array = NDArray[np.float64]
+__all__ = [
+    "ClientProblem",
+    "Given",
+    "History",
+    "Key",
+    "Settings",
+    "State",
+    "new_history",
+    "new_state",
+    "prepare",
+    "rounds_kernel",
+]
 
 #: Conditions that end a run, as bits.
 VARIANCE, RISE, GRADIENT, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS = 1, 2, 4, 8, 16, 32
@@ -47,192 +68,13 @@ NO_RULE, RELEASED_RULE, TEXT_RULE = 0, 1, 2
 #: Where FedEPM's local steps of a round start.
 OWN, RELEASED, BROADCAST = 0, 1, 2
 
-#: The weight of a client that never uploaded, to the largest one.
-NO_WEIGHT = 1e-9
-
 #: Private mechanisms.
 NO_MECHANISM, LAPLACE, GAUSSIAN = 0, 1, 2
 
-#: Numbers of noise that are drawn at a time, about.
-_NOISE_BLOCK = 16_384
 _LARGEST_C = LARGEST_C[8]
 
 
-class ClientProblem(NamedTuple):
-    """What differs from client to client and is given, each of shape (m,)."""
-
-    reg: Array
-    """Weight of the regulariser."""
-    step: Array
-    """FedEPM: ``step_i``. Averaging: the learning rate before it decays with the rounds."""
-    change: Array
-    """With a mechanism: how far one record can move the gradient."""
-    multiplier: Array
-    """With a mechanism: scale of the noise over the sensitivity of an upload."""
-
-
-class Settings(NamedTuple):
-    """Parameters of a run."""
-
-    local_steps: int
-    per_round: int
-    """Clients of a round, m0."""
-    coverage_rounds: int
-    """0 for none."""
-    mu0: float
-    c: float
-    alpha: float
-    epsilon: float
-    noise_factor: float
-    """0 for no noise."""
-    standardize: bool
-    lam: float
-    eta: float
-    start: int
-    by_variance: bool
-    """Weigh uploads by the inverse variance of their noise; otherwise alike, but those of clients
-    that did not take part yet."""
-    mechanism: int
-    """With one, mu keeps to the gap at the start of a round."""
-    prox: float
-    inner_steps: int
-    rule: int
-    tolerance: float
-    """Of the gradient; released rule: of both conditions."""
-    variance_tolerance: float
-    max_rounds: int
-    max_iterations: int
-    unit: float
-    """Size of the objective at the start; 0 for that of the first point."""
-    divergence_factor: float
-    rise_is_divergence_factor: float
-
-
-class Key(NamedTuple):
-    """Key of the run's Philox stream and purposes of the draws."""
-
-    seed: np.uint64
-    trial: np.uint64
-    select: np.uint64
-    cover: np.uint64
-    initial: np.uint64
-    noise: np.uint64
-
-
-class Given(NamedTuple):
-    """Selections and unit noise from outside; all empty where they are drawn."""
-
-    counts: NDArray[np.int64]
-    """Clients of each round, shape (rounds,)."""
-    selected: NDArray[np.int64]
-    """Shape (rounds, m)."""
-    noise: Array
-    """Shape (rounds, m, n)."""
-
-
-class State(NamedTuple):
-    """A run after some round, and working memory."""
-
-    W: Array
-    Z: Array
-    G: Array
-    """Gradients at x of the clients selected last, shape (m, n)."""
-    x: Array
-    previous: Array
-    mean: Array
-    """Sum of all clients' gradients at x, shape (n,)."""
-    values: Array
-    """f_i(x), shape (m,)."""
-    mu: Array
-    gamma: Array
-    """Learning rate, or ``step_i`` with its public factor, of each client in this round."""
-    sensitivity: Array
-    """Of each client's next upload, with a mechanism."""
-    noise_scale: Array
-    """Of each client's last upload; NaN before it took part."""
-    weights: Array
-    """Of the clients in ENS."""
-    snr: Array
-    """``|w_i| / |noise_i|`` of each client's last upload; NaN before it took part, shape (m,)."""
-    recent: Array
-    """Objective and squared mean gradient of the last four rounds, shape (2, 4)."""
-    times: Array
-    """Time of the selected clients' gradients, and the first objective."""
-    selected: NDArray[np.int64]
-    n_selected: NDArray[np.int64]
-    """Shape (1,)."""
-    clients: NDArray[np.uint64]
-    words: NDArray[np.uint64]
-    marks: NDArray[np.bool_]
-    scale: Array
-    ones: Array
-    noise: Array
-    """A few rows, shape (block, n)."""
-    ens_memory: Array
-    work: Array
-    """Of `losses.workspace`."""
-
-
-class History(NamedTuple):
-    """What is recorded of each round, from the first one of a call on."""
-
-    x: Array
-    objective: Array
-    grad_mean_sq: Array
-    elapsed: Array
-    """Seconds since the call."""
-    local_time: Array
-    """Seconds that the clients of the round *before* worked."""
-    snr: Array
-    """The smallest ratio of `State.snr`; NaN if no client took part yet."""
-
-
-def new_state(rows: losses.ClientRows) -> State:
-    """Memory for runs on `rows`, without contents."""
-    m, n = rows.n_clients, rows.n_parameters
-    size = max(1, min(m, _NOISE_BLOCK // n))
-    floats = lambda *shape: np.empty(shape)  # noqa: E731
-    return State(
-        W=floats(m, n),
-        Z=floats(m, n),
-        G=floats(m, n),
-        x=floats(n),
-        previous=floats(n),
-        mean=floats(n),
-        values=floats(m),
-        mu=floats(m),
-        gamma=floats(m),
-        sensitivity=floats(m),
-        noise_scale=floats(m),
-        weights=floats(m),
-        snr=floats(m),
-        recent=floats(2, 4),
-        times=floats(2),
-        selected=np.empty(m, np.int64),
-        n_selected=np.empty(1, np.int64),
-        clients=np.empty(m, np.uint64),
-        words=np.empty(m, np.uint64),
-        marks=np.empty(m, np.bool_),
-        scale=floats(m),
-        ones=np.ones(m),
-        noise=floats(size, n),
-        ens_memory=floats(8 * (m + 1)),
-        work=losses.workspace(rows),
-    )
-
-
-def new_history(rounds: int, n: int) -> History:
-    """Memory for so many rounds, without contents."""
-    return History(np.empty((rounds, n)), *(np.empty(rounds) for _ in range(5)))
-
-
 # Pieces -----------------------------------------------------------------------------------
-
-
-@device
-def _add(total, row):
-    for j in range(total.size):
-        total[j] += row[j]
 
 
 @device
@@ -367,7 +209,7 @@ def _smallest_ratio(state):
 
 
 @device
-def _weigh(scale, by_variance, weights):
+def _weigh(scale, settings, weights):
     """Weights of the uploads, the largest 1: their sum and the smallest."""
     least = np.inf
     for value in scale:
@@ -378,9 +220,9 @@ def _weigh(scale, by_variance, weights):
         weights[i] = 1.0
         if least < np.inf:
             precision = 1.0 if scale[i] == scale[i] else 0.0
-            if by_variance:
+            if settings.by_variance:
                 precision = (least / scale[i]) ** 2
-            weights[i] = precision if precision > NO_WEIGHT else NO_WEIGHT
+            weights[i] = precision if precision > settings.no_weight else settings.no_weight
         total += weights[i]
         smallest = min(smallest, weights[i])
     return total, smallest
@@ -490,7 +332,7 @@ def rounds_kernel(client: Any, averaging: bool, weighted: bool = False) -> Any:
             Z, c = state.Z, min(settings.lam / settings.eta, _LARGEST_C)
             if weighted:
                 p = state.weights
-                total, smallest = _weigh(state.noise_scale, settings.by_variance, p)
+                total, smallest = _weigh(state.noise_scale, settings, p)
                 ens_serial(Z, c, p, total, smallest, False, state.x, state.ens_memory)
             else:
                 ens_serial(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)
@@ -599,7 +441,7 @@ def _warm() -> None:
     settings = Settings(
         local_steps=1, per_round=1, coverage_rounds=0, mu0=1.0, c=0.0, alpha=1.0, epsilon=1.0,
         noise_factor=1.0, standardize=False, lam=1.0, eta=1.0, start=OWN,
-        by_variance=False, mechanism=NO_MECHANISM, prox=0.0, inner_steps=1,
+        by_variance=False, no_weight=1.0, mechanism=NO_MECHANISM, prox=0.0, inner_steps=1,
         rule=NO_RULE, tolerance=0.0, variance_tolerance=0.0, max_rounds=0, max_iterations=1,
         unit=1.0, divergence_factor=1.0, rise_is_divergence_factor=1.0,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedepm_fast import cli
+from fedepm_fast import _execute, cli
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,3 +29,15 @@ def start(*arguments) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def fail_one_trial(monkeypatch, message):
+    """Let trial 1 of every SFedAvg cell raise a ValueError."""
+    execute = _execute.execute
+
+    def fail(cell, seed, trial, data):
+        if trial == 1 and cell.algorithm.name == "sfedavg":
+            raise ValueError(message)
+        return execute(cell, seed, trial, data)
+
+    monkeypatch.setattr(_execute, "execute", fail)

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from commands import ROOT, fedepm, start
+from commands import ROOT, fail_one_trial, fedepm, start
 
 from fedepm_fast import (
     FedEPM,
@@ -270,13 +270,7 @@ def test_failed_runs_are_told_and_code_1(capsys, spec, monkeypatch):
     from fedepm_fast import _execute
 
     execute = _execute.execute
-
-    def fail(cell, seed, trial, data):
-        if trial == 1 and cell.algorithm.name == "sfedavg":
-            raise ValueError("this one fails")
-        return execute(cell, seed, trial, data)
-
-    monkeypatch.setattr(_execute, "execute", fail)
+    fail_one_trial(monkeypatch, "this one fails")
     code, out, err = fedepm(capsys, "sweep", spec)
     store = spec.with_suffix(".sqlite")
     assert code == 1

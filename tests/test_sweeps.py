@@ -8,6 +8,7 @@ import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import commands
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -480,13 +481,7 @@ def test_a_store_is_resumed_and_extended(tmp_path, monkeypatch):
 
 def test_a_run_that_raises_is_recorded_and_tried_again(tmp_path, monkeypatch):
     execute = _execute.execute
-
-    def fail(cell, seed, trial, data):
-        if trial == 1 and cell.algorithm.name == "sfedavg":
-            raise ValueError("this one\nfails")
-        return execute(cell, seed, trial, data)
-
-    monkeypatch.setattr(_execute, "execute", fail)
+    commands.fail_one_trial(monkeypatch, "this one\nfails")
     path = tmp_path / "a.sqlite"
     result = sweep(small_sweep(), store=path)
     assert list(result.failed.values()) == ["ValueError: this one\nfails"]

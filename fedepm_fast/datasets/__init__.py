@@ -62,7 +62,7 @@ def load_adult(*, scaled: bool = True) -> Table:
     except Exception as error:  # a dozen kinds, from the zip's, zlib's, NumPy's and JSON's readers
         raise ValueError(f"{ADULT} is damaged ({error}); reinstall the package") from None
     if scaled:
-        divide_columns(features, column_norms(features))
+        _to_unit_norm(features)
     return Table(features, labels, tuple(arrays), categories)
 
 
@@ -108,16 +108,33 @@ def _narrow_adult() -> NarrowTable:
     """The table of `adult` for the kernels: its columns are codes and counts, scaled."""
     from ..kernels import losses
 
-    counts = load_adult(scaled=False).features
+    counts = unscaled_adult().features
     table = losses.narrow_table(counts, 1 / column_norms(counts))
     assert table is not None
     return table
 
 
 @functools.cache
+def unscaled_adult() -> Table:
+    """``load_adult(scaled=False)``, read once and read-only."""
+    return _read_only(load_adult(scaled=False))
+
+
+@functools.cache
 def _scaled_adult() -> Table:
-    """The table of `adult`, read-only, once."""
-    table = load_adult()
+    """The table of `adult`, once and read-only."""
+    counts = unscaled_adult()
+    features = counts.features.copy()
+    _to_unit_norm(features)
+    return _read_only(counts._replace(features=features))
+
+
+def _to_unit_norm(features: NDArray[np.float64]) -> None:
+    """Divide every column by its norm, in place."""
+    divide_columns(features, column_norms(features))
+
+
+def _read_only(table: Table) -> Table:
     table.features.setflags(write=False)
     table.labels.setflags(write=False)
     return table

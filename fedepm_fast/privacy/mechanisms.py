@@ -12,6 +12,7 @@ from scipy import sparse
 
 from .._validation import check_array, check_real
 from ..data import FederatedData
+from ..result import NO_GUARANTEE
 from . import accounting
 
 Array = NDArray[np.float64]
@@ -28,7 +29,7 @@ class PaperNoise:
     """
 
     epsilon: float = 0.1
-    guarantee: ClassVar[str] = "none: this noise is not differentially private (README)"
+    guarantee: ClassVar[str] = NO_GUARANTEE
 
     def __post_init__(self) -> None:
         check_real("epsilon", self.epsilon, low=0.0, open_low=True)
@@ -90,9 +91,6 @@ class Mechanism:
         """The guarantee in words, `epsilon` being the largest that a client spent."""
         raise NotImplementedError
 
-    def _check_clients(self, participations: NDArray[np.int64]) -> Array:
-        return np.maximum(participations, 1).astype(np.float64)
-
 
 _RELATION = "for each record of a client, replace-one"
 
@@ -127,7 +125,7 @@ class LaplaceMechanism(Mechanism):
         if self.epsilon_per_round is not None:
             return np.full(len(participations), 1.0 / self.epsilon_per_round)
         assert self.total_epsilon is not None
-        return self._check_clients(participations) / self.total_epsilon
+        return np.maximum(participations, 1) / self.total_epsilon
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
         return uploads / multipliers
@@ -164,7 +162,7 @@ class GaussianMechanism(Mechanism):
     def noise_multipliers(self, participations: NDArray[np.int64]) -> Array:
         assert self.total_epsilon is not None
         one = accounting.gaussian_noise_multiplier(self.total_epsilon, self.delta)
-        return one * np.sqrt(self._check_clients(participations))
+        return one * np.sqrt(np.maximum(participations, 1))
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
         pairs, where = np.unique(np.stack([multipliers, uploads]), axis=1, return_inverse=True)

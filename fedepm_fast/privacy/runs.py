@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..algorithms import Algorithm
 from ..objectives import Problem
-from ..reference import participations
+from ..reference import participations, uploads
 from ..stopping import CALLBACK, DIVERGED, NoRule
 from .mechanisms import Mechanism, clipped_data
 
@@ -52,10 +52,10 @@ def measure(problem: Problem, history: dict[str, Any]) -> None:
     """Replace the objective, gradients and accuracy of clipped rows by those of the data."""
     points = np.asarray(history["x"])
     gradients = [problem.total_gradient(x) / problem.n_clients for x in points]
-    history["objective"] = [problem.total_value(x) for x in points]
-    history["grad_mean_sq"] = [float(g @ g) for g in gradients]
+    history["objective"] = np.array([problem.total_value(x) for x in points])
+    history["grad_mean_sq"] = np.array([g @ g for g in gradients])
     if "accuracy" in history:
-        history["accuracy"] = [problem.accuracy(x) for x in points]
+        history["accuracy"] = np.array([problem.accuracy(x) for x in points])
 
 
 def report(
@@ -75,15 +75,16 @@ def report(
     planned = participations(algorithm, problem, randomness, rounds)
     multipliers = mechanism.noise_multipliers(planned)
     spent = [
-        mechanism.spent(multipliers, participations(algorithm, problem, randomness, tau))
-        for tau in range(completed + 1)
+        mechanism.spent(multipliers, counts)
+        for counts in uploads(algorithm, problem, randomness, completed)
     ]
-    guarantee = mechanism.guarantee(float(spent[-1].max()))
+    epsilon = float(spent[-1].max())
+    guarantee = mechanism.guarantee(epsilon)
     if DIVERGED in reasons or CALLBACK in reasons:
         guarantee = "none: the run was stopped by what is not released"
     found = {
         "guarantee": guarantee,
-        "epsilon": float(spent[-1].max()),
+        "epsilon": epsilon,
         "delta": getattr(mechanism, "delta", 0.0),
         "epsilon_clients": spent[-1].tolist(),
         "relation": "replace-one record of a client; the clients' sizes are public",
