@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import socket
 import warnings
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from ._record import MEASURES, Outcome, Task
 from .data import FederatedData
 from .randomness import split_seed
 from .result import DivergenceWarning, Result
-from .runner import run
+from .runner import run, versions
 
 
 def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:
@@ -52,7 +51,7 @@ def execute_task(
             break
         cell = cells[index]
         began = perf_counter()
-        error, measures, history, versions = None, (), None, _versions()
+        error, measures, history = None, (), None
         try:
             if key != (id(cell.source), seed, trial):
                 key, data = None, None  # the old one goes before the new one comes
@@ -69,7 +68,7 @@ def execute_task(
         seconds = perf_counter() - began
         outcomes.append(
             Outcome(
-                run_id, index, seed, trial, error, measures, history, versions, machine, seconds
+                run_id, index, seed, trial, error, measures, history, _versions(), machine, seconds
             )
         )
     return outcomes
@@ -82,18 +81,7 @@ def _measures(result: Result) -> tuple[Any, ...]:
 
 @cache
 def _versions() -> str:
-    import numba
-    import numpy
-
-    return json.dumps(
-        {
-            "fedepm_fast": __version__,
-            "python": platform.python_version(),
-            "numpy": numpy.__version__,
-            "numba": numba.__version__,
-            "machine": platform.machine(),
-        }
-    )
+    return json.dumps(dict(versions()))
 
 
 # In other processes -------------------------------------------------------------------

@@ -194,7 +194,7 @@ def run(
         snr_clients=outcome.snr_clients,
         total_time=outcome.total_time,
         settings=settings,
-        versions=dict(_versions()),
+        versions=dict(versions()),
     )
     if result.diverged:
         warnings.warn(result.message, DivergenceWarning, stacklevel=2)
@@ -222,7 +222,8 @@ def _engine(
 
 
 @functools.cache
-def _versions() -> Mapping[str, str]:
+def versions() -> Mapping[str, str]:
+    """Of this package, Python, the libraries that matter, and the kind of machine."""
     from . import __version__
 
     return {
