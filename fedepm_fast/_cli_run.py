@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import secrets
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,6 +106,14 @@ def run(
                 "many gradients at hidden points, whose sensitivity has no closed form"
             )
         public = public_scaling or data == "adult"
+        for name, instead in (("epsilon", "--total-epsilon"), ("max_rounds", "--rounds")):
+            if _was_given(ctx, name):
+                raise ValueError(f"{name} has no meaning with --private: give {instead}")
+        if not _was_given(ctx, "seed"):
+            # Private runs that share a seed share their noise.
+            seed = secrets.randbits(63)
+        if stopping == "none":
+            stopping = None  # as it is anyway
         own = {name: value for name, value in options.items() if _was_given(ctx, name)}
         options, rounds = private_options(own, rounds, total_epsilon, delta, clip, public)
     else:

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from ._validation import check_choice, check_int, check_real
 from .noise import NOISE_MODELS, NoiseModel
 from .objectives import REGULARIZERS, Objective, Problem
-from .privacy.mechanisms import Mechanism, upload_sensitivity
+from .privacy.mechanisms import (
+    FOR_ROUNDING,
+    MECHANISMS,
+    Mechanism,
+    hides_rounding,
+    rounding_share,
+    upload_sensitivity,
+)
 from .reference import (
     NO_WEIGHT,
     ens,
@@ -67,6 +74,8 @@ class PrivacyPlan(NamedTuple):
     """Bound on what one record changes in each client's gradient, shape (m,)."""
     multipliers: Array
     """Scale of each client's noise over the sensitivity of its upload, shape (m,)."""
+    pull: Array
+    """Largest second derivative of each client's regulariser, shape (m,)."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,12 @@ class Algorithm:
         """
         return self.noise_model.scale(G, self.epsilon, mu)
 
+    def may_upload(
+        self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
+    ) -> bool:
+        """Whether the noise of the clients `S` hides rounding too, by what is public."""
+        return True
+
     def plan(self, problem: Problem, participations: NDArray[np.int64]) -> PrivacyPlan | None:
         """The plan of a run in which each client uploads so often; None without a mechanism."""
         return None
@@ -255,7 +270,8 @@ class FedEPM(Algorithm):
             check_choice("aggregation", self.aggregation, known)
 
     def _check_mechanism(self, mechanism: Any) -> None:
-        if not isinstance(mechanism, Mechanism):
+        # Exactly these: what a subclass does is not accounted for.
+        if type(mechanism) not in MECHANISMS.values():
             raise TypeError(
                 "mechanism must be a LaplaceMechanism or GaussianMechanism of "
                 f"fedepm_fast.privacy, got {type(mechanism).__name__}"
@@ -329,18 +345,35 @@ class FedEPM(Algorithm):
             return None
         if mechanism.clip is None:
             raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
-        change = 2 * mechanism.clip / problem.data.client_sizes
-        return PrivacyPlan(change, mechanism.noise_multipliers(participations))
+        change = 2 * mechanism.clip / problem.data.client_sizes * (1 + FOR_ROUNDING)
+        return PrivacyPlan(
+            change, mechanism.noise_multipliers(participations), problem.reg_curvature
+        )
 
     def noise_scale(
         self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any
     ) -> Array:
         if plan is None:
             return super().noise_scale(problem, S, gap, G, mu, tau, plan)
+        nu = self._public_steps(problem, S, gap, tau)
+        return plan.multipliers[S] * upload_sensitivity(plan.change[S], nu, self.weights[1])
+
+    def _public_steps(self, problem: Problem, S: Clients, gap: Array, tau: int) -> list[Array]:
+        """``step_i * mu`` of every local step with a mechanism, each shape (s,)."""
         iterations = range(tau * self.local_steps, (tau + 1) * self.local_steps)
         step = self.steps(problem)[S]
-        nu = [step * penalty_parameter(gap, k, self.mu0, self.c, self.alpha) for k in iterations]
-        return plan.multipliers[S] * upload_sensitivity(plan.change[S], nu, self.weights[1])
+        return [step * penalty_parameter(gap, k, self.mu0, self.c, self.alpha) for k in iterations]
+
+    def may_upload(
+        self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
+    ) -> bool:
+        mechanism = self.mechanism
+        assert mechanism is not None and mechanism.clip is not None
+        nu = self._public_steps(problem, S, gap, tau)
+        share = rounding_share(mechanism.order, self.local_steps, len(x))
+        return hides_rounding(
+            plan, S, gap, x, nu, self.weights[1], clip=mechanism.clip, share=share
+        )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from .kernels import losses
 from .kernels.philox import wrapping
 from .objectives import Problem
 from .participation import clients_per_round
+from .privacy.mechanisms import LARGEST, rounding_share
 from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness
 from .reference import (
     DIVERGENCE_FACTOR,
@@ -32,6 +33,7 @@ from .stopping import (
     GRADIENT,
     MAX_ITERATIONS,
     MAX_ROUNDS,
+    PRECISION,
     RISE,
     VARIANCE,
     NoRule,
@@ -119,10 +121,9 @@ class _Run:
         self.problem, self.start = problem, start
         rows = problem.rows
         unit = problem.size_at_start(start)
-        self.settings = _settings(
-            algorithm, problem.n_clients, stopping, max_rounds, max_iterations, unit
-        )
-        bounds = (np.empty(0), np.empty(0)) if plan is None else plan
+        m, n = problem.n_clients, problem.n_parameters
+        self.settings = _settings(algorithm, m, n, stopping, max_rounds, max_iterations, unit)
+        bounds = (np.empty(0),) * 3 if plan is None else plan
         self.clients = kernel.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
         self.key, self.given, self.initial = _randomness(randomness)
         self.order = (*stopping.conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
@@ -177,6 +178,9 @@ class _Run:
             self._prepare()
             self._rounds(0, after)
             flags = kernel.DIVERGED
+            if self.settings.mechanism != kernel.NO_MECHANISM:
+                self.broken = True
+                return after, (PRECISION,)
         self.broken = after < last and flags == kernel.DIVERGED
         return after, tuple(name for name in self.order if flags & _FLAGS[name])
 
@@ -244,6 +248,7 @@ _RULES = {ReleasedRule: kernel.RELEASED_RULE, TextRule: kernel.TEXT_RULE, NoRule
 def _settings(
     algorithm: Algorithm,
     m: int,
+    n: int,
     stopping: StoppingRule,
     max_rounds: int,
     max_iterations: int,
@@ -251,12 +256,14 @@ def _settings(
 ) -> kernel.Settings:
     noise = algorithm.noise_model
     lam, eta, start, mechanism = 0.0, 1.0, kernel.OWN, kernel.NO_MECHANISM
-    by_variance = False
+    by_variance, clip, rounding = False, 0.0, 0.0
     if isinstance(algorithm, FedEPM):
         (lam, eta), start = algorithm.weights, STARTS.index(str(algorithm.start))
         by_variance = algorithm.aggregation == "inverse_variance"
     if algorithm.mechanism is not None:
         mechanism = _MECHANISMS[algorithm.mechanism.name]
+        clip = float(algorithm.mechanism.clip or 0.0)
+        rounding = rounding_share(algorithm.mechanism.order, algorithm.local_steps, n)
     prox, inner_steps = 0.0, 1
     if isinstance(algorithm, SFedProx):
         prox, inner_steps = algorithm.prox, algorithm.inner_steps
@@ -282,6 +289,9 @@ def _settings(
         by_variance=by_variance,
         no_weight=NO_WEIGHT,
         mechanism=mechanism,
+        clip=clip,
+        rounding=rounding,
+        largest=LARGEST,
         prox=prox,
         inner_steps=inner_steps,
         rule=_RULES.get(type(stopping), kernel.NO_RULE),

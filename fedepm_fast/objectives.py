@@ -199,8 +199,12 @@ class Problem:
                 sigma[i] = svds(a, k=1, return_singular_vectors=False, random_state=0)[0]
             else:
                 sigma[i] = np.linalg.norm(a.toarray() if self.data.is_sparse else a, 2)
-        largest = np.max(self._weights)
-        return self.objective.curvature * sigma**2 / self.data.client_sizes + self.reg * largest
+        return self.objective.curvature * sigma**2 / self.data.client_sizes + self.reg_curvature
+
+    @property
+    def reg_curvature(self) -> Array:
+        """Largest second derivative of each client's regulariser, shape (m,)."""
+        return self.reg * np.max(self._weights)
 
     def optimum(self, start: ArrayLike | None = None, *, method: str = "bfgs") -> Optimum:
         """Minimise f.

@@ -21,7 +21,7 @@ from ._validation import check_array, check_real
 from .objectives import Problem
 from .participation import check_coverage, clients_per_round, select
 from .randomness import Randomness
-from .stopping import CALLBACK, DIVERGED, MAX_ITERATIONS, MAX_ROUNDS, RISE, StoppingRule
+from .stopping import CALLBACK, DIVERGED, MAX_ITERATIONS, MAX_ROUNDS, PRECISION, RISE, StoppingRule
 
 if TYPE_CHECKING:
     from .algorithms import Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedProx
@@ -348,7 +348,8 @@ def simulate(
             G[i] = problem.gradient(i, x)
         f, g_mean = problem.total_value(x), G.mean(axis=0)
         err = float(g_mean @ g_mean)
-        if not (math.isfinite(f) and math.isfinite(err)):
+        # f depends on the records, and with a mechanism nothing does that ends a run.
+        if plan is None and not (math.isfinite(f) and math.isfinite(err)):
             reasons, x = (DIVERGED,), previous
             break
         snr = signal_to_noise(np.linalg.norm(W, axis=1), noise_norm)
@@ -362,7 +363,7 @@ def simulate(
         history["snr"].append(float(took_part.min()) if len(took_part) else None)
 
         reasons = stopping.fired(n, m, objective, grad_mean_sq)
-        if has_diverged(f / (scale_of_f or abs(objective[0]) or 1.0), reasons):
+        if plan is None and has_diverged(f / (scale_of_f or abs(objective[0]) or 1.0), reasons):
             reasons = (DIVERGED,)
         if callback is not None and callback(
             RoundInfo(tau, x, m, **{k: v for k, v in history.items() if k != "x"})
@@ -377,6 +378,9 @@ def simulate(
 
         local_began = perf_counter()
         begin = algorithm.round_start(W[S], Z[S], x)
+        if plan is not None and not algorithm.may_upload(problem, S, begin - x, x, tau, plan):
+            reasons = (PRECISION,)
+            break
         w, mu = algorithm.local_round(problem, S, x, begin, G[S], tau)
         if plan is None or algorithm.mechanism is None:
             unit = noise_model.unit(randomness, tau, S, n)

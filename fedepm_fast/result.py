@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ._extras import require
 from ._files import replacing
-from .stopping import DIVERGED, REASONS
+from .stopping import DIVERGED, PRECISION, REASONS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,9 @@ class Result:
     history : dict of ndarray
         Per round, of length ``rounds + 1``: ``objective`` (f, summed over clients),
         ``grad_mean_sq``, ``x``, ``accuracy`` (classification), ``elapsed`` and ``local_time``
-        (seconds), ``snr`` (NaN until a client has taken part).
+        (seconds), ``snr`` (NaN until a client has taken part); with a mechanism ``epsilon``,
+        the most that a client has spent, and ``epsilon_clients``, what each has, of shape
+        ``(rounds + 1, m)``.
     snr_clients : ndarray of shape (m,)
         ``log10(|w_i| / |noise_i|)`` of each client's last upload; NaN for a client that never
         took part, inf without noise.
@@ -130,18 +132,21 @@ class Result:
             return f"{a['noise']}, epsilon {a['epsilon']:g}"
         text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
         public = "; scaling taken as public" if mechanism["public_scaling"] else ""
-        return f"{text}{public}; objective and accuracy are not private"
+        return (
+            f"{text}{public}; simulated: holds if the seed is secret and of this run only; "
+            "objective, accuracy and SNR are not private"
+        )
 
     @property
     def diverged(self) -> bool:
         """Whether the run was stopped because it diverged."""
-        return DIVERGED in self.reasons
+        return DIVERGED in self.reasons or PRECISION in self.reasons
 
     @property
     def message(self) -> str:
         """Why the run stopped, in words."""
         text = "; ".join(REASONS[reason] for reason in self.reasons)
-        if self.diverged:
+        if DIVERGED in self.reasons:
             text += (
                 f" after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}: the parameters "
             )
@@ -152,7 +157,7 @@ class Result:
         """The measures of the run as plain values; None where a measure does not exist."""
         return {
             "algorithm": self.algorithm["name"],
-            "mean_objective": self.mean_objective,
+            "mean_objective": self.mean_objective if math.isfinite(self.mean_objective) else None,
             "rounds": self.rounds,
             "iterations": self.iterations,
             "accuracy": self.accuracy,
@@ -226,17 +231,21 @@ class Result:
             f"rounds={self.rounds}, stopped={'+'.join(self.reasons)}>"
         )
 
+    def _columns(self) -> dict[str, Array]:
+        """What the history holds one number of per round."""
+        return {name: values for name, values in self.history.items() if values.ndim == 1}
+
     def to_pandas(self) -> DataFrame:
         """The history as a table, one row per round, without the points."""
         pandas = require("pandas", "tables", "Result.to_pandas")
-        columns = {k: v for k, v in self.history.items() if k != "x"}
+        columns = self._columns()
         table = pandas.DataFrame({"round": np.arange(self.rounds + 1), **columns})
         table.insert(2, "mean_objective", table["objective"] / self.n_clients)
         return table.set_index("round")
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the history as CSV, one row per round, without the points."""
-        columns = {k: v for k, v in self.history.items() if k != "x"}
+        columns = self._columns()
         names = ["round", "mean_objective", *columns]
         mean = self.history["objective"] / self.n_clients
         with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -20,9 +21,9 @@ from .objectives import Objective, Problem, as_objective
 from .participation import check_coverage, clients_per_round
 from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
-from .reference import Callback, Outcome
+from .reference import Callback, Outcome, has_diverged
 from .result import DivergenceWarning, Result
-from .stopping import DIVERGED, NoRule, StoppingRule, as_rule
+from .stopping import DIVERGED, PRECISION, NoRule, StoppingRule, as_rule
 
 ENGINES = ("compiled", "reference")
 
@@ -49,7 +50,7 @@ def run(
     data: FederatedData,
     *,
     objective: str | Objective = "logistic",
-    seed: int = 0,
+    seed: int | None = None,
     trial: int = 0,
     stopping: str | StoppingRule | None = None,
     rounds: int | None = None,
@@ -73,15 +74,19 @@ def run(
         ``"logistic"``, ``"squared_hinge"``, ``"multinomial"``, ``"least_squares"``,
         ``"huber"``, or an object with its own ``beta``.
     seed, trial : int
-        The result is a pure function of these two and the other arguments.
+        The result is a pure function of these two and the other arguments. The seed is 0 by
+        default; with a mechanism it is drawn from the operating system, for runs that share one
+        share their noise, and is in the result.
     stopping : str or StoppingRule, optional
         ``"released"``, ``"text"``, ``"none"`` or a rule; by default the preset's.
     rounds : int, optional
-        Run exactly so many rounds, whatever the objective does (unless it diverges).
+        Run exactly so many rounds, whatever the objective does (unless it diverges). With a
+        mechanism they, or ``stopping="none"`` and `max_rounds`, must be given.
     max_rounds, max_iterations : int
         Caps on the communication rounds and the local iterations.
     callback : callable, optional
-        Called after every aggregation with a `RoundInfo`; a true value stops the run.
+        Called after every aggregation with a `RoundInfo`; a true value stops the run. With a
+        mechanism it only watches: what it returns is ignored, with a warning.
     start : array_like of shape (n,) or (m, n), optional
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
@@ -121,15 +126,17 @@ def run(
     if resolved.coverage_rounds is not None:
         check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
     measured = problem
+    planned = rounds
     if resolved.mechanism is not None:
-        private.check_run(resolved, problem, stopping, rounds)
+        planned = private.fixed_rounds(stopping, rounds, max_rounds)
+        private.check_run(resolved, problem)
         problem = private.private_problem(resolved.mechanism, problem)
     simulate, engine = _engine(engine, resolved, problem)
-    if rounds is not None:
-        if stopping is not None:
-            raise ValueError("rounds and stopping exclude each other: give one of them")
+    if rounds is not None and stopping is not None:
+        raise ValueError("rounds and stopping exclude each other: give one of them")
+    if planned is not None:
         rule: StoppingRule = NoRule()
-        max_rounds = check_int("rounds", rounds, low=0)
+        max_rounds = check_int("rounds", planned, low=0)
     else:
         rule = as_rule(PRESETS[algorithm.preset].stopping if stopping is None else stopping)
         max_rounds = check_int("max_rounds", max_rounds, low=0)
@@ -137,11 +144,15 @@ def run(
         max_iterations = check_int("max_iterations", max_iterations, low=0)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {type(callback).__name__}")
+    if callback is not None and resolved.mechanism is not None:
+        callback = private.only_watching(callback)
     if start is not None:
         start = np.asarray(start, dtype=np.float64)
         shape = (n,) if start.ndim == 1 else (m, n)
         start = check_array("start", start, shape=shape)
     if randomness is None:
+        if seed is None:
+            seed = 0 if resolved.mechanism is None else secrets.randbits(64)
         source: Any = CounterRandomness(seed, trial)
     else:
         randomness.check(m, n)
@@ -161,6 +172,11 @@ def run(
         )
     if len(outcome.history["objective"]) == 0:
         raise ValueError("start must have a finite objective, it overflows at the first point")
+    if PRECISION in outcome.reasons and len(outcome.history["objective"]) == 1:
+        raise ValueError(
+            "start, mu0, epsilon and clip must be such that the noise of the first uploads is well "
+            f"above the rounding of points of the size {np.abs(outcome.x).max():.3g}, and finite"
+        )
     settings: dict[str, Any] = {
         "stopping": rule.name,
         "max_rounds": max_rounds,
@@ -172,10 +188,13 @@ def run(
         if name != "accuracy" or values[0] is not None
     }
     if resolved.mechanism is not None:
-        private.measure(measured, history)
-        settings["privacy"], history["epsilon"] = private.report(
-            resolved, problem, source, max_rounds, len(history["x"]) - 1, outcome.reasons
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            private.measure(measured, history, every_accuracy)
+        settings["privacy"], spent = private.report(
+            resolved, problem, source, max_rounds, len(history["x"]) - 1,
+            start_given=start is not None,
+        )  # fmt: skip
+        history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
     if DIVERGED in outcome.reasons:
         settings["advice"] = resolved.advice(problem)
     result = Result(
@@ -196,6 +215,14 @@ def run(
         settings=settings,
         versions=dict(versions()),
     )
+    f = result.history["objective"]
+    if resolved.mechanism is not None and has_diverged(f[-1] / (abs(f[0]) or 1.0), ()):
+        warnings.warn(
+            f"the points are far off, f(x)/m = {result.mean_objective:.4g}; a private run goes on, "
+            f"for f is not released; {resolved.advice(problem)}",
+            DivergenceWarning,
+            stacklevel=2,
+        )
     if result.diverged:
         warnings.warn(result.message, DivergenceWarning, stacklevel=2)
     return result

@@ -17,6 +17,7 @@ MAX_ROUNDS = "max_rounds"
 MAX_ITERATIONS = "max_iterations"
 CALLBACK = "callback"
 DIVERGED = "diverged"
+PRECISION = "precision"
 
 #: What each reason for stopping means, for people.
 REASONS: dict[str, str] = {
@@ -27,6 +28,8 @@ REASONS: dict[str, str] = {
     MAX_ITERATIONS: "the number of iterations was reached",
     CALLBACK: "the callback asked to stop",
     DIVERGED: "the run diverged",
+    PRECISION: "the noise of the next uploads would be too small beside the points for "
+    "floating-point numbers to hide a record, or either is too large",
 }
 
 

@@ -26,6 +26,8 @@ class ClientProblem(NamedTuple):
     """With a mechanism: how far one record can move the gradient."""
     multiplier: Array
     """With a mechanism: scale of the noise over the sensitivity of an upload."""
+    pull: Array
+    """With a mechanism: the regulariser's largest second derivative."""
 
 
 class Settings(NamedTuple):
@@ -52,7 +54,14 @@ class Settings(NamedTuple):
     no_weight: float
     """The weight of such clients, to the largest one."""
     mechanism: int
-    """With one, mu keeps to the gap at the start of a round."""
+    """With one, mu keeps to the gap at the start of a round, and nothing but what is released
+    ends a run before its time."""
+    clip: float
+    """With a mechanism: bound on the norm of a record's gradient."""
+    rounding: float
+    """With a mechanism: how small a sensitivity may be beside the size of the points."""
+    largest: float
+    """With a mechanism: how large points and noise may be."""
     prox: float
     inner_steps: int
     rule: int

@@ -231,19 +231,32 @@ def _weigh(scale, settings, weights):
 @device
 def _fix_penalties(problem, settings, state, S, first_iteration):
     """Steps with the public factor ``1 + c*|w_i - x|^2`` of the start of the round, and how
-    far one record can move each upload: see `privacy.upload_sensitivity`."""
-    n = state.x.size
+    far one record can move each upload: see `privacy.upload_sensitivity`.
+
+    Whether the noise hides rounding too: see `privacy.mechanisms.hides_rounding`."""
+    n, safe = state.x.size, True
     for i in S:
-        w, gap = state.W[i], 0.0
+        w, gap, far, reach = state.W[i], 0.0, 0.0, 0.0
         for j in range(n):
-            gap += (w[j] - state.x[j]) ** 2
+            apart = w[j] - state.x[j]
+            gap += apart**2
+            far, reach = max(far, abs(state.x[j])), max(reach, abs(apart))
         state.gamma[i] = problem.step[i] * (1.0 + settings.c * gap)
-        s = 0.0
+        s, furthest = 0.0, reach
+        gradient = settings.clip + problem.pull[i] * far
         for k in range(settings.local_steps):
             growth = math.pow(settings.alpha, float(first_iteration + k + 1))
             nu = state.gamma[i] * (settings.mu0 * growth)
             s = (nu * s + problem.change[i]) / (settings.eta + nu)
+            reach = (nu * reach + gradient) / (settings.eta + nu)
+            # Written so that NaN stays.
+            furthest = furthest if reach <= furthest else reach
         state.sensitivity[i] = s
+        size = far + furthest
+        small = size * (1.0 + settings.clip) < settings.largest
+        safe &= small and s * problem.multiplier[i] < settings.largest
+        safe &= s >= settings.rounding * size
+    return safe
 
 
 @kernel
@@ -345,7 +358,8 @@ def rounds_kernel(client: Any, averaging: bool, weighted: bool = False) -> Any:
                 for i in S:
                     state.W[i, :] = state.Z[i] if settings.start == RELEASED else state.x
             if settings.mechanism != NO_MECHANISM:
-                _fix_penalties(problem, settings, state, S, tau * k0)
+                if not _fix_penalties(problem, settings, state, S, tau * k0):
+                    return False
                 step, c = state.gamma, 0.0
             return fedepm_local_steps_raw(
                 state.W, state.x, state.G, step, S, settings.lam, settings.eta, settings.mu0, c,
@@ -393,7 +407,9 @@ def rounds_kernel(client: Any, averaging: bool, weighted: bool = False) -> Any:
                 f += state.values[i]
             for j in range(n):
                 err += (state.mean[j] / m) ** 2
-            if not (abs(f) < np.inf and err < np.inf):
+            # f depends on the records, and with a mechanism nothing does that ends a run.
+            public = settings.mechanism != NO_MECHANISM
+            if not (public or (abs(f) < np.inf and err < np.inf)):
                 state.x[:] = state.previous
                 return tau - 1, DIVERGED
             if tau == 0:
@@ -414,8 +430,9 @@ def rounds_kernel(client: Any, averaging: bool, weighted: bool = False) -> Any:
             if unit == 0.0:
                 unit = 1.0
             growth = f / unit
-            if growth > settings.divergence_factor or (
-                flags & RISE and growth > settings.rise_is_divergence_factor
+            if not public and (
+                growth > settings.divergence_factor
+                or (flags & RISE and growth > settings.rise_is_divergence_factor)
             ):
                 flags = DIVERGED
             if flags == 0 and tau >= settings.max_rounds:
@@ -441,11 +458,12 @@ def _warm() -> None:
     settings = Settings(
         local_steps=1, per_round=1, coverage_rounds=0, mu0=1.0, c=0.0, alpha=1.0, epsilon=1.0,
         noise_factor=1.0, standardize=False, lam=1.0, eta=1.0, start=OWN,
-        by_variance=False, no_weight=1.0, mechanism=NO_MECHANISM, prox=0.0, inner_steps=1,
+        by_variance=False, no_weight=1.0, mechanism=NO_MECHANISM, clip=0.0, rounding=0.0,
+        largest=0.0, prox=0.0, inner_steps=1,
         rule=NO_RULE, tolerance=0.0, variance_tolerance=0.0, max_rounds=0, max_iterations=1,
         unit=1.0, divergence_factor=1.0, rise_is_divergence_factor=1.0,
     )  # fmt: skip
-    problem = ClientProblem(np.zeros(1), *(np.ones(1) for _ in range(3)))
+    problem = ClientProblem(np.zeros(1), *(np.ones(1) for _ in range(4)))
     for averaging in (False, True):
         state = new_state(rows)
         state.W[:] = 0.0

@@ -148,7 +148,8 @@ def runs(draw):
     if draw(st.integers(0, 3)) == 0 and cls is FedEPM and arguments["objective"] == "logistic":
         law = draw(st.sampled_from([LaplaceMechanism, GaussianMechanism]))
         algorithm = dataclasses.replace(
-            algorithm, preset="released", noise=None, mechanism=law(total_epsilon=2.0),
+            algorithm, preset="released", noise=None, 
+                mechanism=law(total_epsilon=2.0, public_scaling=True),
             start=draw(st.sampled_from(["released", "broadcast"])),
         )  # fmt: skip
         arguments |= {"stopping": None, "rounds": draw(st.sampled_from([0, 1, 5]))}

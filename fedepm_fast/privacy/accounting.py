@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from .._validation import check_int, check_real
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float, compositions: int = 1) -> float:
-    """Smallest delta for which Gaussian uploads are (epsilon, delta)-private, exactly.
+    """Smallest delta for which Gaussian uploads are (epsilon, delta)-private, rounded up.
 
     A composition of Gaussian mechanisms is one with a smaller multiplier, and that one's privacy
     curve is known in closed form (Balle and Wang 2018, theorem 8).
@@ -29,19 +31,39 @@ def gaussian_delta(noise_multiplier: float, epsilon: float, compositions: int = 
     z = check_real("noise_multiplier", noise_multiplier, low=0.0, open_low=True)
     eps = check_real("epsilon", epsilon, low=0.0)
     count = check_int("compositions", compositions)
-    if count == 0:
-        return 0.0
-    mu = math.sqrt(count) / z
-    upper = _log_tail(eps / mu - mu / 2)
-    lower = eps + _log_tail(eps / mu + mu / 2)
-    return math.exp(upper) * -math.expm1(lower - upper) if lower < upper else 0.0
+    return 0.0 if count == 0 else _gaussian_delta(math.sqrt(count) / z, eps)
 
 
-def _log_tail(x: float) -> float:
-    """log P(N > x)."""
-    from scipy.special import log_ndtr
+def _gaussian_delta(mu: float, eps: float) -> float:
+    """The curve of ``N(0, 1)`` against ``N(mu, 1)``, rounded up.
 
-    return float(log_ndtr(-x))
+    With ``a = eps/mu - mu/2`` and ``b = a + mu``, delta is
+    ``P(N > a) - exp(eps) * P(N > b) = phi(a) * integral of exp(-t^2/2 - a*t) * (1 - exp(-mu*t))``
+    over t > 0. The difference cancels where its terms are close, the integrand is positive.
+    """
+    from scipy.special import erfcx, ndtr
+
+    a, b = eps / mu - mu / 2, eps / mu + mu / 2
+    if not math.isfinite(a) or not math.isfinite(b):
+        return _SMALLEST if a > 0 else 1.0
+    density = math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+    first = float(ndtr(-a))
+    second = density * math.sqrt(math.pi / 2) * float(erfcx(b / math.sqrt(2)))
+    delta = first - second
+    if second > first / 4:
+        # Panels of Gauss and Legendre, in units in which the integrand falls within about 1.
+        unit = max(a, 1.0)
+        nodes, weights = np.polynomial.legendre.leggauss(20)
+        t = (2.0 * (np.arange(20)[:, None] + (nodes + 1) / 2) / unit).ravel()
+        values = np.exp(-t * t / 2 - a * t) * -np.expm1(-mu * t)
+        delta = density * float(np.tile(weights, 20) @ values) / unit
+    # a is known to so many roundings of its terms, and delta falls by about a factor |a| of that.
+    slack = 1e-11 + 1e-15 * (1 + abs(a)) * (1 + b)
+    return min(1.0, delta * (1 + slack)) if delta > 0 else _SMALLEST
+
+
+#: What is above zero but cannot be represented is rounded up to this.
+_SMALLEST = math.ulp(0.0)
 
 
 def gaussian_epsilon(noise_multiplier: float, delta: float, compositions: int = 1) -> float:
@@ -55,12 +77,17 @@ def gaussian_epsilon(noise_multiplier: float, delta: float, compositions: int = 
     high = 1.0
     while gaussian_delta(noise_multiplier, high, compositions) > delta:
         high *= 2
+        if high > _LARGEST:
+            raise ValueError(
+                f"noise_multiplier must leave epsilon below {_LARGEST:g}, "
+                f"got {noise_multiplier!r} for {compositions} compositions"
+            )
     return _bisect(lambda e: gaussian_delta(noise_multiplier, e, compositions) > delta, 0.0, high)
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float, compositions: int = 1) -> float:
     """Smallest noise multiplier for which so many uploads are (epsilon, delta)-private."""
-    eps = check_real("epsilon", epsilon, low=0.0, open_low=True)
+    eps = check_real("epsilon", epsilon, low=0.0, high=_LARGEST, open_low=True)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     high = 1.0
     while gaussian_delta(high, eps) > delta:
@@ -70,6 +97,14 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, compositions: int = 
         low /= 2
     one = _bisect(lambda z: gaussian_delta(z, eps) > delta, low, high)
     return math.sqrt(check_int("compositions", compositions, low=1)) * one
+
+
+#: Budgets beyond this are refused: nothing that large protects anyone.
+_LARGEST = 1e15
+
+
+#: Beyond this per upload the sum is the answer for any delta of interest.
+_NOTHING_TO_SAVE = 100.0
 
 
 def _bisect(too_small, low: float, high: float) -> float:  # type: ignore[no-untyped-def]
@@ -98,12 +133,14 @@ def laplace_epsilon(epsilon_per_upload: float, compositions: int, delta: float =
     eps = check_real("epsilon_per_upload", epsilon_per_upload, low=0.0, open_low=True)
     count = check_int("compositions", compositions)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_high=True)
-    if delta == 0.0 or count == 0:
+    if delta == 0.0 or count == 0 or eps > _NOTHING_TO_SAVE:
         return eps * count
     from .._extras import require
 
     pld = require(
         "dp_accounting.pld.privacy_loss_distribution", "privacy", "a delta of Laplace noise"
     )
-    single = pld.from_laplace_mechanism(1.0 / eps, value_discretization_interval=1e-4)
+    # A coarser grid is rounded up further; a finer one would not end where budgets are large.
+    interval = max(1e-4, eps * count * 1e-6)
+    single = pld.from_laplace_mechanism(1.0 / eps, value_discretization_interval=interval)
     return float(min(eps * count, single.self_compose(count).get_epsilon_for_delta(delta)))

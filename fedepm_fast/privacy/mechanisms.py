@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._validation import check_array, check_real
+from .._validation import check_array, check_finite, check_real
 from ..data import FederatedData
 from ..result import NO_GUARANTEE
 from . import accounting
@@ -125,13 +126,17 @@ class LaplaceMechanism(Mechanism):
         if self.epsilon_per_round is not None:
             return np.full(len(participations), 1.0 / self.epsilon_per_round)
         assert self.total_epsilon is not None
-        return np.maximum(participations, 1) / self.total_epsilon
+        # Rounded up: a client spends no more than its budget.
+        exact = np.maximum(participations, 1) / self.total_epsilon
+        return np.nextafter(exact, np.inf)
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
+        if self.epsilon_per_round is not None:
+            return uploads.astype(np.float64) * self.epsilon_per_round
         return uploads / multipliers
 
     def guarantee(self, epsilon: float) -> str:
-        return f"each client: epsilon <= {epsilon:.6g} (pure), {_RELATION}"
+        return f"each client: epsilon <= {_at_least(epsilon)} (pure), {_RELATION}"
 
 
 @dataclass(frozen=True)
@@ -167,15 +172,71 @@ class GaussianMechanism(Mechanism):
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
         pairs, where = np.unique(np.stack([multipliers, uploads]), axis=1, return_inverse=True)
         found = [accounting.gaussian_epsilon(z, self.delta, int(k)) for z, k in pairs.T]
-        return np.array(found)[where.reshape(-1)]
+        epsilon = np.array(found)[where.reshape(-1)]
+        # The inverse of the curve is found from above: within a plan the budget itself is nearer.
+        planned = multipliers >= self.noise_multipliers(uploads)
+        return np.where(planned, np.minimum(epsilon, float(self.total_epsilon or 0)), epsilon)
 
     def guarantee(self, epsilon: float) -> str:
-        return f"each client: epsilon <= {epsilon:.6g} at delta {self.delta:g}, {_RELATION}"
+        return (
+            f"each client: epsilon <= {_at_least(epsilon)} at delta {_at_least(self.delta)}, "
+            f"{_RELATION}"
+        )
 
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     cls.name: cls for cls in (LaplaceMechanism, GaussianMechanism)
 }
+
+
+#: Points and noise of a private run stay below this, so that their squares do not overflow.
+LARGEST = 1e150
+
+
+#: Share of the bound on a gradient's change that is added for the rounding of the local steps.
+FOR_ROUNDING = 2.0**-16
+
+
+def rounding_share(order: int, local_steps: int, n: int) -> float:
+    """How small a sensitivity may be beside the size of the points.
+
+    A local step rounds every coordinate by a few units in the last place of the size of the
+    points. Above this share all of it together moves an upload by less than `FOR_ROUNDING` of
+    what a record may, which is accounted for.
+    """
+    return float(2.0**-32 * local_steps * (n if order == 1 else n**0.5))
+
+
+def hides_rounding(
+    plan: Any,
+    S: NDArray[np.intp],
+    gap: Array,
+    x: Array,
+    nu: Any,
+    eta: float,
+    *,
+    clip: float,
+    share: float,
+) -> bool:
+    """Whether the noise of the clients `S` hides how their local steps round.
+
+    Floating-point numbers near the points are apart by more than noise that is too small, and an
+    upload then tells the record. What is compared is public: `gap`, the start of the local steps
+    less `x`, shape (s, n), the penalties `nu` (k0, s), and bounds.
+    """  # fmt: skip
+    far = float(np.abs(x).max())
+    reach = furthest = np.abs(gap).max(axis=1)
+    for now in nu:
+        reach = (now * reach + clip + plan.pull[S] * far) / (eta + now)
+        furthest = np.maximum(furthest, reach)  # NaN stays
+    size, s = far + furthest, _recursion(plan.change[S], nu, eta)
+    small = (size * (1 + clip) < LARGEST) & (s * plan.multipliers[S] < LARGEST)
+    return bool((small & (s >= share * size)).all())
+
+
+def _at_least(value: float) -> str:
+    """A number to six digits, none of them rounded down."""
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(value))):.6g}"
 
 
 def upload_sensitivity(change: ArrayLike, nu: ArrayLike, eta: float) -> Array:
@@ -192,46 +253,99 @@ def upload_sensitivity(change: ArrayLike, nu: ArrayLike, eta: float) -> Array:
     Parameters
     ----------
     change : array_like of shape (s,)
-        Bound on the change of each client's gradient.
+        Bound on the change of each client's gradient, at least 0.
     nu : array_like of shape (k0, s)
-        ``step_i * mu_i`` of each local step.
+        ``step_i * mu_i`` of each local step, at least 0.
     eta : float
+        Above 0.
 
     Returns
     -------
     ndarray of shape (s,)
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
     """
-    change = np.asarray(change, dtype=np.float64)
+    change = check_array("change", change, ndim=1)
+    nu = check_array("nu", nu, ndim=2)
+    eta = check_real("eta", eta, low=0.0, open_low=True)
+    if nu.shape[1] != len(change):
+        raise ValueError(
+            f"nu must have a column for each of the {len(change)} changes, got shape {nu.shape}"
+        )
+    for name, values in (("change", change), ("nu", nu)):
+        if (values < 0).any():
+            raise ValueError(f"{name} must be at least 0, got {values.min()}")
+    return _recursion(change, nu, eta)
+
+
+def _recursion(change: Array, nu: Any, eta: float) -> Array:
     s = np.zeros_like(change)
-    for now in np.asarray(nu, dtype=np.float64):
+    for now in nu:
         s = (now * s + change) / (eta + now)
     return s
+
+
+#: Factors below this have lost digits, and with them the bound: nothing is left of the row.
+_SMALLEST = 1e-290
 
 
 def clip_rows(features: Any, bound: float, order: int) -> Any:
     """Rows scaled down to a norm of at most `bound`, in L1 (order 1) or L2 (order 2).
 
     The result, rounded, exceeds the bound nowhere.
+
+    Parameters
+    ----------
+    features : array_like or sparse of shape (d, n)
+        Finite. Sparse ones of any format; entries that are given twice are added up first.
+    bound : float
+        Above 0.
+    order : {1, 2}
+
+    Returns
+    -------
+    ndarray, or sparse in CSR format, of shape (d, n) and float64
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
     """
     bound = check_real("bound", bound, low=0.0, open_low=True)
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, got {order!r}")
     if sparse.issparse(features):
-        data = np.abs(features.data) if order == 1 else features.data**2
-        starts = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-        norms = np.bincount(starts, data, features.shape[0])
+        kind = sparse.csr_array if isinstance(features, sparse.sparray) else sparse.csr_matrix
+        clipped = kind(features, dtype=np.float64, copy=True)
+        clipped.sum_duplicates()
+        check_finite("features", clipped.data)
+        row = np.repeat(np.arange(clipped.shape[0]), np.diff(clipped.indptr))
+        size = np.zeros(clipped.shape[0])
+        np.maximum.at(size, row, np.abs(clipped.data))
+        unit = np.where(size == 0, 1.0, size)
+        part = np.abs(clipped.data) / unit[row]
+        norms = np.bincount(row, part if order == 1 else part**2, clipped.shape[0])
     else:
-        features = check_array("features", features, ndim=2)
-        norms = np.abs(features).sum(axis=1) if order == 1 else (features**2).sum(axis=1)
+        clipped = check_array("features", features, ndim=2)
+        size = np.abs(clipped).max(axis=1, initial=0.0)
+        unit = np.where(size == 0, 1.0, size)
+        part = np.abs(clipped) / unit[:, None]
+        norms = (part if order == 1 else part**2).sum(axis=1)
+    # Norms are in units of the largest entry, where squares neither overflow nor vanish.
     if order == 2:
         norms = np.sqrt(norms)
     # Sums round: a norm a little above what it is, and a product a little below the bound.
-    n = features.shape[1]
-    safe = norms * (1 + (n + 4) * np.finfo(np.float64).eps)
-    factor = np.minimum(1.0, bound / np.where(safe == 0, 1.0, safe))
-    if sparse.issparse(features):
-        clipped = features.copy()
-        clipped.data = clipped.data * factor[starts]
+    safe = norms * (1 + (clipped.shape[1] + 6) * np.finfo(np.float64).eps)
+    with np.errstate(over="ignore", under="ignore"):
+        factor = np.minimum(1.0, bound / unit / np.where(safe == 0, 1.0, safe))
+    factor[factor < _SMALLEST] = 0.0
+    if sparse.issparse(clipped):
+        clipped.data = clipped.data * factor[row]
         return clipped
-    return features * factor[:, None]
+    return clipped * factor[:, None]
 
 
 def clipped_data(data: FederatedData, mechanism: Mechanism, slope: float) -> FederatedData:

@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms import Algorithm
+from .._validation import check_int
+from ..algorithms import Algorithm, FedEPM
+from ..data import FederatedData, column_norms
 from ..objectives import Problem
-from ..reference import participations, uploads
-from ..stopping import CALLBACK, DIVERGED, NoRule
+from ..randomness import GivenRandomness
+from ..reference import Callback, RoundInfo, participations, uploads
+from ..stopping import NoRule
 from .mechanisms import Mechanism, clipped_data
 
-NOT_PRIVATE = "objective values and accuracy are the experimenter's and not private"
+Array = NDArray[np.float64]
+
+#: What the experimenter sees and nobody else may.
+NOT_PRIVATE = (
+    "objective values, gradients, accuracy, SNR, times, and the clients' parameters W: they are "
+    "computed from the records; x and Z are what is released"
+)
 
 
-def check_run(algorithm: Algorithm, problem: Problem, stopping: Any, rounds: int | None) -> None:
-    """Raise ValueError where something that depends on the data would decide in public."""
-    mechanism = algorithm.mechanism
-    assert mechanism is not None
-    fixed = stopping == "none" or isinstance(stopping, NoRule)
+def fixed_rounds(stopping: Any, rounds: int | None, max_rounds: int) -> int:
+    """The number of rounds of a private run, which nothing else may decide.
+
+    Raises
+    ------
+    ValueError
+        If a rule could stop the run by what is not released.
+    """
+    # A subclass of NoRule, or what only claims to equal "none", may look at the objective.
+    fixed = type(stopping) is NoRule or (type(stopping) is str and stopping == "none")
     if stopping is not None and not fixed:
         raise ValueError(
             "stopping must be None for a private run: objective values and gradients are not "
             "released; give rounds"
         )
-    if rounds is None and not fixed:
+    if rounds is not None:
+        return check_int("rounds", rounds, low=0)
+    if not fixed:
         raise ValueError("rounds must be given: a private run fixes their number in advance")
-    scaling = problem.data.description.get("scale")
-    if scaling is not None and not mechanism.public_scaling:
+    return check_int("max_rounds", max_rounds, low=0)
+
+
+def check_run(algorithm: Algorithm, problem: Problem) -> None:
+    """Raise ValueError where something that depends on the data would be taken as public."""
+    mechanism = algorithm.mechanism
+    assert mechanism is not None
+    if type(algorithm) is not FedEPM:
+        raise ValueError(
+            "algorithm must be FedEPM itself for a private run: what a subclass does, as "
+            f"{type(algorithm).__name__}, is not accounted for"
+        )
+    scaling = problem.data.description.get("scale") or _looks_scaled(problem.data)
+    if scaling and not mechanism.public_scaling:
         raise ValueError(
             f"the columns were divided by numbers that depend on the data ({scaling}): divide by "
             "public bounds instead, or declare that public, public_scaling=True"
@@ -41,6 +70,24 @@ def check_run(algorithm: Algorithm, problem: Problem, stopping: Any, rounds: int
         )
 
 
+def _looks_scaled(data: FederatedData) -> str:
+    """How all columns were scaled by their own numbers, as far as they tell; else ""."""
+    if data.n_samples < 3:
+        return ""
+    d, norms = data.n_samples, column_norms(data.features)
+    used = norms > 0
+    if used.any() and np.allclose(norms[used], 1.0, rtol=1e-9, atol=0):
+        return "unit norm"
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = np.asarray(data.features.sum(axis=0)).ravel() / d
+        deviations = np.sqrt(np.maximum(norms**2 / d - means**2, 0.0))
+    varied = deviations > 1e-6 * np.abs(means)
+    for one in (1.0, np.sqrt((d - 1) / d)):
+        if varied.any() and np.allclose(deviations[varied], one, rtol=1e-9, atol=0):
+            return "unit deviation"
+    return ""
+
+
 def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     """The problem whose gradients the clients take: rows clipped to the mechanism's bound."""
     slope = problem.objective.slope
@@ -48,14 +95,30 @@ def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     return Problem(clipped_data(problem.data, mechanism, slope), problem.objective)
 
 
-def measure(problem: Problem, history: dict[str, Any]) -> None:
+def only_watching(callback: Callback) -> Callback:
+    """`callback` without a say: what it saw is not released, so it may not stop the run."""
+
+    def watch(info: RoundInfo) -> None:
+        if callback(info):
+            warnings.warn(
+                "the callback asked to stop: a private run goes on, its rounds are fixed in "
+                "advance",
+                stacklevel=2,
+            )
+
+    return watch
+
+
+def measure(problem: Problem, history: dict[str, Array], every_accuracy: bool) -> None:
     """Replace the objective, gradients and accuracy of clipped rows by those of the data."""
     points = np.asarray(history["x"])
     gradients = [problem.total_gradient(x) / problem.n_clients for x in points]
     history["objective"] = np.array([problem.total_value(x) for x in points])
     history["grad_mean_sq"] = np.array([g @ g for g in gradients])
+    first = 0 if every_accuracy else len(points) - 1
     if "accuracy" in history:
-        history["accuracy"] = np.array([problem.accuracy(x) for x in points])
+        accuracies = np.array([problem.accuracy(x) for x in points[first:]], dtype=np.float64)
+        history["accuracy"] = np.append(np.full(first, np.nan), accuracies)
 
 
 def report(
@@ -64,34 +127,47 @@ def report(
     randomness: Any,
     rounds: int,
     completed: int,
-    reasons: tuple[str, ...],
-) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """The privacy of a finished run, and the largest epsilon spent after each round.
+    *,
+    start_given: bool,
+) -> tuple[dict[str, Any], Array]:
+    """The privacy of a finished run, and what each client has spent before every round.
 
-    `rounds` is what was planned, `completed` what came of it.
+    `rounds` is what was planned, `completed` what came of it: a private run ends early only by
+    what is released. The spending has the shape (completed + 1, m).
     """
     mechanism = algorithm.mechanism
     assert mechanism is not None
     planned = participations(algorithm, problem, randomness, rounds)
     multipliers = mechanism.noise_multipliers(planned)
-    spent = [
-        mechanism.spent(multipliers, counts)
-        for counts in uploads(algorithm, problem, randomness, completed)
+    spent = np.array(
+        [
+            mechanism.spent(multipliers, counts)
+            for counts in uploads(algorithm, problem, randomness, completed)
+        ]
+    )
+    guarantee = mechanism.guarantee(float(spent[-1].max()))
+    if isinstance(randomness, GivenRandomness):
+        guarantee = "none: selections and noise were given from outside"
+    public = [
+        "the clients' sizes",
+        "the clip",
+        "the parameters and the number of rounds",
+        "the selections",
+        "how columns and labels were encoded before the run",
     ]
-    epsilon = float(spent[-1].max())
-    guarantee = mechanism.guarantee(epsilon)
-    if DIVERGED in reasons or CALLBACK in reasons:
-        guarantee = "none: the run was stopped by what is not released"
+    if mechanism.public_scaling:
+        public.append("the scaling of the columns, by the user's word")
+    if start_given:
+        public.append("the starting point, by the user's word")
     found = {
         "guarantee": guarantee,
-        "epsilon": epsilon,
+        "epsilon": float(spent[-1].max()),
         "delta": getattr(mechanism, "delta", 0.0),
         "epsilon_clients": spent[-1].tolist(),
         "relation": "replace-one record of a client; the clients' sizes are public",
         "clip": mechanism.clip,
-        "public": ["the clients' sizes", "the clip", "the selections"],
-        "note": NOT_PRIVATE,
+        "public": public,
+        "assumes": "the seed is secret and of this run only: the noise is simulated",
+        "not_private": NOT_PRIVATE,
     }
-    if mechanism.public_scaling:
-        found["public"].append("the scaling of the columns, by the user's word")
-    return found, np.array([values.max() for values in spent])
+    return found, spent

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import pld_privacy_accountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedepm_fast.privacy import (
@@ -30,8 +33,31 @@ def test_gaussian_delta_is_the_privacy_curve(z, eps, count):
     mu = math.sqrt(count) / z
     want = norm.cdf(-eps / mu + mu / 2) - math.exp(eps) * norm.cdf(-eps / mu - mu / 2)
     assert gaussian_delta(z, eps, count) == pytest.approx(want, rel=1e-9)
-    assert gaussian_delta(z, 400.0) >= 0.0
+    assert gaussian_delta(z, 400.0) > 0.0  # rounded up
     assert gaussian_delta(z, eps, 0) == 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-2, 14), st.floats(0, 30), st.booleans())
+def test_gaussian_delta_is_never_below_the_curve(magnitude, tail, at_zero):
+    # Where its terms cancel, in 200 digits.
+    z = 10.0**magnitude
+    eps = 0.0 if at_zero else tail / z + 0.5 / z**2
+    with mpmath.workdps(200):
+        mu, e = 1 / mpmath.mpf(z), mpmath.mpf(eps)
+        beyond = [mpmath.erfc((e / mu + sign * mu / 2) / mpmath.sqrt(2)) / 2 for sign in (-1, 1)]
+        want = beyond[0] - mpmath.exp(e) * beyond[1]
+    assert want <= gaussian_delta(z, eps) <= want * (1 + mpmath.mpf(10) ** -9)
+
+
+def test_extreme_budgets():
+    assert gaussian_noise_multiplier(1e-300, 1e-20) == pytest.approx(
+        1e20 / math.sqrt(2 * math.pi), rel=1e-9
+    )
+    assert laplace_epsilon(1000.0, 10, 1e-6) == 1e4
+    assert laplace_epsilon(90.0, 10, 1e-6) <= 900.0
+    with pytest.raises(ValueError, match="noise_multiplier must leave epsilon below"):
+        gaussian_epsilon(1e-200, 1e-6)
 
 
 @pytest.mark.parametrize("eps", [0.1, 1.0, 5.0, 20.0])
@@ -87,6 +113,7 @@ def test_gaussian_budget_is_split_over_participations():
     np.testing.assert_allclose(multipliers / multipliers[0], [1, 2, 3])
     np.testing.assert_allclose(mechanism.spent(multipliers, uploads), 1.5, rtol=1e-9)
     assert (mechanism.spent(multipliers, uploads - 1) < 1.5).all()
+    assert (mechanism.spent(multipliers, uploads) <= 1.5).all()
     assert mechanism.spent(multipliers, uploads * 0)[0] == 0.0
 
 

@@ -29,7 +29,19 @@ def test_settings_are_those_of_the_nearest_budget(epsilon):
 
 def test_private_run_on_adult_closes_most_of_the_way(capsys, tmp_path):
     code, out, err = fedepm(
-        capsys, "run", "--private", "--total-epsilon", 5, "--clients", 100, "--out", tmp_path
+        capsys,
+        "run",
+        "--private",
+        "--total-epsilon",
+        5,
+        "--clients",
+        100,
+        "--seed",
+        0,
+        "--stopping",
+        "none",
+        "--out",
+        tmp_path,
     )
     assert (code, err) == (0, "")
     text = " ".join(out.split())
@@ -59,6 +71,7 @@ def test_own_options_override_the_settings(capsys):
         "delta": 1e-6,
     }  # fmt: skip
     assert record["guarantee"].startswith("each client: epsilon <= 1 at delta 1e-06")
+    assert record["seed"] != 0  # two runs must not share their noise
 
 
 @pytest.mark.parametrize("options, message", [
@@ -69,6 +82,9 @@ def test_own_options_override_the_settings(capsys):
     (["--private", "--total-epsilon", 0], "--total-epsilon must be"),
     (["--private", "--total-epsilon", 1, "--delta", 1], "--delta must be"),
     (["--private", "--total-epsilon", 1, "--clip", 0], "--clip must be"),
+    (["--private", "--total-epsilon", 1, "--epsilon", 1], "--private: give --total-epsilon"),
+    (["--private", "--total-epsilon", 1, "--max-rounds", 9], "--private: give --rounds"),
+    (["--private", "--total-epsilon", 1, "--noise", "none"], "brings its own preset"),
     (["--private", "--total-epsilon", 1, "--algorithm", "sfedavg"], "must be fedepm with"),
     (["--private", "--total-epsilon", 1, "--stopping", "released"], "--stopping must be None"),
     (["--private", "--total-epsilon", 1, "--data", "synthetic"], "depend on the data"),

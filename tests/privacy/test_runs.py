@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 from problems import small_data
 
-from fedepm_fast import FedEPM, FederatedData, Result, SFedAvg, datasets, make_problem, run
+from fedepm_fast import (
+    DivergenceWarning,
+    FedEPM,
+    FederatedData,
+    Result,
+    SFedAvg,
+    datasets,
+    make_problem,
+    run,
+)
 from fedepm_fast.participation import select
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
-from fedepm_fast.randomness import CounterRandomness
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
+from fedepm_fast.randomness import CounterRandomness, GivenRandomness
+from fedepm_fast.stopping import NoRule
 
 LAPLACE = LaplaceMechanism(total_epsilon=2.0)
 
@@ -68,6 +78,10 @@ def test_epsilon_is_that_of_each_clients_own_participations(mechanism):
         counts[select(source, tau, 8, 3)] += 1
     # Everyone who takes part spends all of it, in one upload or in several.
     np.testing.assert_allclose(privacy["epsilon_clients"], 2.0 * (counts > 0), rtol=1e-9)
+    each = result.history["epsilon_clients"]
+    assert each.shape == (6, 8) and (each <= 2.0).all() and (np.diff(each, axis=0) >= 0).all()
+    np.testing.assert_array_equal(each[-1], privacy["epsilon_clients"])
+    assert "epsilon_clients" not in result.to_pandas().columns
     assert result.guarantee.startswith("each client: epsilon <= 2")
     spent = result.history["epsilon"]
     assert spent[0] == 0 and spent[-1] == pytest.approx(2.0) and (np.diff(spent) >= 0).all()
@@ -85,12 +99,138 @@ def test_measures_are_those_of_the_data_not_of_clipped_rows():
         assert result.history["accuracy"][tau] == problem.accuracy(x)
 
 
-def test_a_run_that_is_stopped_by_the_data_has_no_guarantee():
+ENGINES = pytest.mark.parametrize("engine", ["compiled", "reference"])
+
+
+@ENGINES
+def test_a_callback_watches_and_cannot_stop(engine):
+    # What it sees is not released. Whether it did stop is no excuse: that depends on the data.
+    data, seen = scaled(), []
+    arguments = dict(rounds=4, seed=1, engine=engine)
+    with pytest.warns(UserWarning, match="a private run goes on"):
+        watched = run(FedEPM(mechanism=LAPLACE), data, callback=lambda info: seen.append(info) or 1,
+                      **arguments)  # fmt: skip
+    plain = run(FedEPM(mechanism=LAPLACE), data, **arguments)
+    np.testing.assert_array_equal(watched.Z, plain.Z)
+    assert watched.rounds == plain.rounds == 4 and len(seen) == 5
+    assert watched.guarantee == plain.guarantee
+
+
+@ENGINES
+def test_no_value_of_the_objective_stops_a_private_run(engine):
+    # Noise of a small budget throws x anywhere; f grows beyond what ends other runs.
+    algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=1e-3), mu0=1e-9)
+    with pytest.warns(DivergenceWarning, match="a private run goes on"):
+        result = run(algorithm, scaled(), rounds=4, seed=1, engine=engine)
+    assert result.rounds == 4 and result.reasons == ("max_rounds",)
+    assert result.history["objective"].max() > 1e10 * result.history["objective"][0]
+
+
+class Peeking(NoRule):
+    def fired(self, n, m, objective, grad_mean_sq):
+        return ("gradient_norm",) if objective[-1] < 1 else ()
+
+
+class Whatever(str):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("stopping", [Peeking(), Whatever("released")])
+def test_only_fixed_rounds_are_taken_for_such(stopping):
+    with pytest.raises(ValueError, match="stopping must be None"):
+        run(FedEPM(mechanism=LAPLACE), scaled(), stopping=stopping)
+    for name in ("none", NoRule()):
+        assert run(FedEPM(mechanism=LAPLACE), scaled(), stopping=name, max_rounds=2).rounds == 2
+
+
+def test_subclasses_are_not_accounted_for():
+    class Own(LaplaceMechanism):
+        pass
+
+    class Louder(FedEPM):
+        pass
+
+    for mechanism in (Own(total_epsilon=1.0), Mechanism(total_epsilon=1.0)):
+        with pytest.raises(TypeError, match="mechanism must be a LaplaceMechanism"):
+            FedEPM(mechanism=mechanism)
+    with pytest.raises(ValueError, match="FedEPM itself"):
+        run(Louder(mechanism=LAPLACE), scaled(), rounds=1)
+
+
+def test_private_runs_share_no_noise_unless_told_to():
     data = scaled()
-    stopped = run(FedEPM(mechanism=LAPLACE), data, rounds=4, callback=lambda info: info.tau == 2)
-    assert stopped.guarantee.startswith("none: ")
-    watched = run(FedEPM(mechanism=LAPLACE), data, rounds=4, callback=lambda info: None)
-    assert watched.guarantee.startswith("each client: epsilon <= 2 (pure)")
+    first, second = (run(FedEPM(mechanism=LAPLACE), data, rounds=1) for _ in range(2))
+    assert first.seed != second.seed
+    again = run(FedEPM(mechanism=LAPLACE), data, rounds=1, seed=first.seed)
+    np.testing.assert_array_equal(again.Z, first.Z)
+    assert "of this run only" in first.settings["privacy"]["assumes"]
+    assert run(FedEPM(), data, rounds=1).seed == 0
+
+
+@ENGINES
+@pytest.mark.parametrize("parameters, start", [
+    ({}, 1e18), ({}, 1e300), ({"mu0": 1e12}, 1.0), ({"mu0": 1e300, "c": 1e10}, 1.0),
+    ({"mechanism": LaplaceMechanism(total_epsilon=1e-280)}, 0.0),
+    ({"mechanism": GaussianMechanism(total_epsilon=1.0, clip=1e-14)}, 100.0),
+    ({"mechanism": GaussianMechanism(total_epsilon=1.0, clip=1e280)}, 0.0),
+    ({"mu0": 1e-170, "lam": 0.0, "eta": 1e-165}, 0.0),
+])  # fmt: skip
+def test_noise_that_rounding_would_show_through_is_refused(engine, parameters, start):
+    algorithm = FedEPM(**{"mechanism": LAPLACE, **parameters})
+    with pytest.raises(ValueError, match="well above the rounding of points"):
+        run(algorithm, scaled(), rounds=2, start=np.full(5, start), engine=engine)
+
+
+def test_a_run_ends_before_rounding_would_show_through():
+    # The penalty grows a million times a step: in the second round nothing moves any more.
+    algorithm = FedEPM(mechanism=LAPLACE, alpha=1e3, local_steps=3)
+    ends = []
+    for engine in ("compiled", "reference"):
+        with pytest.warns(DivergenceWarning, match="too small beside the points"):
+            ends.append(run(algorithm, scaled(), rounds=9, seed=3, engine=engine))
+    one, other = ends
+    assert one.rounds == other.rounds < 9 and one.reasons == other.reasons == ("precision",)
+    np.testing.assert_allclose(one.Z, other.Z, rtol=1e-10, atol=1e-12)
+    # It is decided by what is released, so what was spent before holds.
+    assert one.guarantee.startswith("each client: epsilon <= ")
+
+
+def test_a_start_and_given_randomness_are_recorded():
+    data = scaled(m=2)
+    result = run(FedEPM(mechanism=LAPLACE), data, rounds=1, start=np.ones(5))
+    assert any("starting point" in item for item in result.settings["privacy"]["public"])
+    given = GivenRandomness([[0], [1]], np.zeros((2, 5)), np.zeros((2, 2, 5)))
+    result = run(FedEPM(mechanism=LAPLACE), data, rounds=1, randomness=given)
+    assert result.guarantee == "none: selections and noise were given from outside"
+
+
+@pytest.mark.parametrize("scaling, name", [
+    (lambda a: a / np.linalg.norm(a, axis=0), "unit norm"),
+    (lambda a: (a - a.mean(axis=0)) / a.std(axis=0), "unit deviation"),
+    (lambda a: (a - a.mean(axis=0)) / a.std(axis=0, ddof=1), "unit deviation"),
+])  # fmt: skip
+def test_scaling_by_the_data_is_noticed_without_its_mark(scaling, name):
+    data = small_data()
+    features = scaling(np.asarray(data.features))
+    again = FederatedData(features, data.labels, data.client_sizes)
+    with pytest.raises(ValueError, match=name):
+        run(FedEPM(mechanism=LAPLACE), again, rounds=1)
+
+
+def test_accuracy_of_the_last_round_only():
+    every = run(FedEPM(mechanism=LAPLACE), scaled(), rounds=3, seed=1)
+    last = run(FedEPM(mechanism=LAPLACE), scaled(), rounds=3, seed=1, every_accuracy=False)
+    assert np.isnan(last.history["accuracy"][:-1]).all() and last.accuracy == every.accuracy
+
+
+def test_epsilon_is_not_rounded_down():
+    third = LaplaceMechanism(epsilon_per_round=1 / 3)
+    assert "epsilon <= 0.333334 " in run(FedEPM(mechanism=third), scaled(), rounds=1).guarantee
+    result = run(FedEPM(mechanism=LaplaceMechanism(total_epsilon=1 / 3)), scaled(), rounds=7)
+    assert result.settings["privacy"]["epsilon"] <= 1 / 3
 
 
 def test_everything_is_recorded(tmp_path):
