@@ -81,24 +81,26 @@ def closed(case: tuple[Problem, Problem, float], epsilon: float, seed: int, **gi
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    cases = [problems(seed) for seed in range(2 if quick else 6)]
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    cases = [problems(seed) for seed in range(2 if quick else 12)]
     settings = [
         dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())
     ]
-    for epsilon in EPSILONS:
+    for epsilon in arguments.epsilons:
         found = []
         for given in settings:
-            shares = [closed(case, epsilon, k, **given) for k, case in enumerate(cases[:2])]
+            shares = [closed(case, epsilon, k, **given) for k, case in enumerate(cases)]
             found.append((np.median(shares), given))
         found.sort(key=lambda pair: -pair[0])
         # The best of a noisy grid is in part luck: the best ones again, with more runs.
         again = []
-        for _, given in found[:40]:
+        for _, given in found[:60]:
             shares = [
-                closed(case, epsilon, 10 * k + trial, **given)
+                closed(case, epsilon, 1000 * k + trial, **given)
                 for k, case in enumerate(cases)
-                for trial in range(4)
+                for trial in range(8)
             ]
             again.append((float(np.median(shares)), float(np.quantile(shares, 0.1)), given))
         again.sort(key=lambda row: -(row[0] + row[1]))
