@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .algorithms import STARTS, Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedProx
+from .callbacks import Callback, RoundInfo
 from .kernels import engine as kernel
 from .kernels import losses
 from .kernels.philox import wrapping
@@ -20,9 +21,7 @@ from .reference import (
     DIVERGENCE_FACTOR,
     NO_WEIGHT,
     RISE_IS_DIVERGENCE_FACTOR,
-    Callback,
     Outcome,
-    RoundInfo,
     has_diverged,
     privacy_plan,
 )
@@ -125,7 +124,9 @@ class _Run:
         bounds = (np.empty(0), np.empty(0)) if plan is None else plan
         self.clients = kernel.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
         self.key, self.given, self.initial = _randomness(randomness)
-        self.order = (*stopping.conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
+        # A rule of the user's is asked in Python, the kernel knows nothing of it.
+        conditions = stopping.conditions if type(stopping) in _RULES else ()
+        self.order = (*conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
         averaging = not isinstance(algorithm, FedEPM)
         weighted = isinstance(algorithm, FedEPM) and algorithm.aggregation != "equal"
         self.rounds = kernel.rounds_kernel(losses.client_kernel(rows), averaging, weighted)
@@ -196,14 +197,13 @@ class _Run:
         if stopping is None:
             return ()
         f, n, m = lists["objective"], self.problem.n_parameters, self.problem.n_clients
-        names = stopping.fired(n, m, f, lists["grad_mean_sq"])
+        names = stopping.ask(n, m, f, lists["grad_mean_sq"])
         diverged = has_diverged(f[-1] / (self.settings.unit or abs(f[0]) or 1.0), names)
         return (DIVERGED,) if diverged else names
 
     def info(self) -> RoundInfo:
         """What the run looks like after the last round."""
-        tau = len(self.lists["objective"]) - 1
-        return RoundInfo(tau, self.pieces[-1].x[-1].copy(), self.problem.n_clients, **self.lists)
+        return RoundInfo.of(self.pieces[-1].x[-1], self.problem.n_clients, self.lists)
 
     # What comes of it ---------------------------------------------------------------------
 

@@ -54,7 +54,8 @@ class Result:
         Communication rounds, CR: the round at which the run stopped; the first point is
         round 0.
     reasons : tuple of str
-        Every stopping condition that held, see `fedepm_fast.stopping`.
+        Every stopping condition that held, see `fedepm_fast.stopping`; those of a rule of your
+        own by the names that it gives them.
     history : dict of ndarray
         Per round, of length ``rounds + 1``: ``objective`` (f, summed over clients),
         ``grad_mean_sq``, ``x``, ``accuracy`` (classification), ``elapsed`` and ``local_time``
@@ -140,7 +141,7 @@ class Result:
     @property
     def message(self) -> str:
         """Why the run stopped, in words."""
-        text = "; ".join(REASONS[reason] for reason in self.reasons)
+        text = "; ".join(REASONS.get(reason, reason) for reason in self.reasons)
         if self.diverged:
             text += (
                 f" after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}: the parameters "

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike
 from . import reference
 from ._validation import check_array, check_choice, check_int
 from .algorithms import PRESETS, Algorithm
+from .callbacks import Callback
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
 from .participation import check_coverage, clients_per_round
 from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
-from .reference import Callback, Outcome
+from .reference import Outcome
 from .result import DivergenceWarning, Result
 from .stopping import DIVERGED, NoRule, StoppingRule, as_rule
 
@@ -75,13 +76,15 @@ def run(
     seed, trial : int
         The result is a pure function of these two and the other arguments.
     stopping : str or StoppingRule, optional
-        ``"released"``, ``"text"``, ``"none"`` or a rule; by default the preset's.
+        ``"released"``, ``"text"``, ``"none"`` or a rule, which may be of a class of your own
+        (see `StoppingRule`); by default the preset's.
     rounds : int, optional
         Run exactly so many rounds, whatever the objective does (unless it diverges).
     max_rounds, max_iterations : int
         Caps on the communication rounds and the local iterations.
     callback : callable, optional
-        Called after every aggregation with a `RoundInfo`; a true value stops the run.
+        Called after every aggregation with a `callbacks.RoundInfo`, which it may keep; a true
+        value stops the run.
     start : array_like of shape (n,) or (m, n), optional
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
