@@ -13,6 +13,7 @@ from .algorithms import STARTS, Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedPro
 from .callbacks import Callback, RoundInfo
 from .kernels import engine as kernel
 from .kernels import losses
+from .kernels._jit import JIT_DISABLED
 from .kernels.philox import wrapping
 from .objectives import Problem
 from .participation import clients_per_round
@@ -82,7 +83,7 @@ def simulate(
     never = _NEVER if max_iterations is None else max_iterations
     limits = (_NEVER, _NEVER) if stepwise else (max_rounds, never)
     plan = privacy_plan(algorithm, problem, randomness, max_rounds)
-    run = _Run(algorithm, problem, randomness, stopping, *limits, start, plan)
+    run = _Run(algorithm, problem, randomness, stopping, *limits, start, plan, stepwise)
     tau = 0
     names: tuple[str, ...] = ()
     while not names:
@@ -113,8 +114,8 @@ class _Run:
         max_iterations: int,
         start: Array | None,
         plan: PrivacyPlan | None,
+        stepwise: bool,
     ) -> None:
-        self.began = perf_counter()
         self.problem, self.start = problem, start
         rows = problem.rows
         unit = problem.size_at_start(start)
@@ -139,7 +140,24 @@ class _Run:
         }
         #: Whether the last round could not be completed.
         self.broken = False
+        self._compile(stepwise)
+        self.began = perf_counter()
         self._prepare()
+
+    def _compile(self, stepwise: bool) -> None:
+        """Compile what the run calls, or load it from the cache: its times have none of that."""
+        if JIT_DISABLED:
+            return
+        ones = np.ones(1)
+        one = self.state._replace(
+            W=np.ones((1, 1)), Z=np.ones((1, 1)), clients=np.zeros(1, np.uint64), scale=ones,
+            ones=ones,
+        )  # fmt: skip
+        with wrapping():
+            kernel.prepare(self.settings, self.key, self.given, self.initial, one)
+        self._rounds(0, 0)
+        if stepwise:
+            self.problem.accuracies(np.empty((0, len(self.state.x))))
 
     def _prepare(self) -> None:
         self.state.W[:] = 0.0 if self.start is None else self.start

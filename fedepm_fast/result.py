@@ -64,7 +64,7 @@ class Result:
         ``log10(|w_i| / |noise_i|)`` of each client's last upload; NaN for a client that never
         took part, inf without noise.
     total_time : float
-        TCT, seconds.
+        TCT, seconds; like all times without what the kernels took to compile or to load.
     versions : dict
         Of this package, Python and the libraries that matter.
     """

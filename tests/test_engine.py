@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import golden
@@ -28,6 +30,7 @@ from fedepm_fast import (
     run,
     sweep,
 )
+from fedepm_fast.kernels import _jit, accuracy
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.objectives import Logistic, as_objective
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
@@ -332,6 +335,36 @@ def test_accuracy_of_the_last_round_only():
     for result in both(FedEPM(mu0=20.0), regression, objective="least_squares", rounds=2,
                        every_accuracy=False):  # fmt: skip
         assert "accuracy" not in result.history and result.accuracy is None
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="nothing is compiled")
+@pytest.mark.parametrize("callback", [None, lambda info: False])
+def test_times_begin_when_everything_is_compiled(monkeypatch, callback):
+    """Whatever the first run finds compiled, or in the cache on disk."""
+    data = small_data()
+    run(FedEPM(), data, rounds=1, callback=callback)  # so that it is in the cache
+    fresh = []
+
+    def make(factory):
+        def made(*of):
+            fresh.append(factory.__wrapped__(*of))
+            return fresh[-1]
+
+        return functools.cache(made)
+
+    monkeypatch.setattr(engine.kernel, "rounds_kernel", make(engine.kernel.rounds_kernel))
+    monkeypatch.setattr(accuracy, "_counting", make(accuracy._counting))
+    fresh.append(_jit.kernel(engine.kernel.prepare.py_func))
+    monkeypatch.setattr(engine.kernel, "prepare", fresh[0])
+    known = []
+
+    def clock():
+        known.append([len(dispatcher.overloads) for dispatcher in fresh])
+        return time.perf_counter()
+
+    monkeypatch.setattr(engine, "perf_counter", clock)
+    run(FedEPM(), data, rounds=2, callback=callback)
+    assert len(known) > 2 and known[0] == known[-1] == [1] * (2 if callback is None else 3)
 
 
 def test_what_has_no_kernels_is_left_to_the_reference():
