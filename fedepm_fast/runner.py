@@ -89,6 +89,7 @@ def run(
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
         Selections and unit noise from outside, to replay a recorded run; `seed` is not used.
+        A run that ends after round T needs T + 1 selections and the noise of T rounds.
     every_accuracy : bool
         Whether the history holds the accuracy of every round, or of the last one only, which
         saves a good part of the time, and NaN before.
@@ -147,7 +148,17 @@ def run(
     if randomness is None:
         source: Any = CounterRandomness(seed, trial)
     else:
-        randomness.check(m, n)
+        if not isinstance(randomness, GivenRandomness):
+            raise TypeError(
+                "randomness must be GivenRandomness, or None to draw it from the seed, "
+                f"got {randomness!r} of type {type(randomness).__name__}"
+            )
+        last = max_rounds
+        if max_iterations is not None:
+            last = min(last, max_iterations // resolved.local_steps)
+        # A stopping rule may end the run earlier than that.
+        noisy = resolved.noise_model.factor > 0 or resolved.mechanism is not None
+        randomness.check(m, n, last if isinstance(rule, NoRule) else 0, noisy=noisy)
         source = randomness
 
     with np.errstate(over="ignore", invalid="ignore"):

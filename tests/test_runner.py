@@ -124,6 +124,10 @@ def test_overflow_is_divergence(learning_rate):
         assert np.isfinite(array).all()
 
 
+def given(m, selections, rounds):
+    return GivenRandomness([[0]] * selections, np.zeros((m, 5)), np.zeros((rounds, m, 5)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -139,11 +143,25 @@ def test_overflow_is_divergence(learning_rate):
         ({"start": np.zeros(4)}, ValueError, r"start must have shape \(5\)"),
         ({"start": np.full(5, np.nan)}, ValueError, "start must be finite"),
         ({"engine": "gpu"}, ValueError, "engine must be one of"),
+        ({"randomness": 5}, TypeError, "randomness must be GivenRandomness, or None .*, got 5 of"),
+        ({"randomness": np.random.default_rng()}, TypeError, "randomness must be GivenRandomness"),
+        ({"randomness": given(5, 2, 2)}, ValueError, r"unit_noise_init must have shape \(6, 5\)"),
+        ({"randomness": given(6, 4, 4)}, ValueError, r"selected must cover 5 rounds .*, got 4"),
+        ({"randomness": given(6, 5, 3)}, ValueError, "unit_noise must cover 4 rounds .*, got 3"),
+        ({"randomness": given(6, 0, 0), "rounds": None}, ValueError, "selected must cover 1 round"),
     ],
 )
-def test_bad_arguments_are_named(arguments, error, message):
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_bad_arguments_are_named(arguments, error, message, engine):
+    if "randomness" in arguments:
+        arguments = {"rounds": 4, **arguments}
     with pytest.raises(error, match=message):
-        run(FedEPM(), small_data(), **arguments)
+        run(FedEPM(), small_data(), **{"engine": engine, **arguments})
+
+
+def test_noise_that_is_not_used_need_not_be_given():
+    quiet = run(FedEPM(noise="none"), small_data(), randomness=given(6, 5, 0), rounds=4)
+    assert quiet.rounds == 4
 
 
 def test_wrong_objects_are_named():
