@@ -311,10 +311,10 @@ def simulate(
     }
     objective, grad_mean_sq = history["objective"], history["grad_mean_sq"]
     scale_of_f = abs(problem.total_value(W.mean(axis=0)))
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = () if np.isfinite(Z).all() else (DIVERGED,)
 
     tau = 0
-    while True:
+    while not reasons:
         S = select(randomness, tau, m, m0, algorithm.coverage_rounds)
         previous, x = x, algorithm.aggregate(Z, S, scales)
 

@@ -174,7 +174,7 @@ def run(
             every_accuracy=every_accuracy,
         )
     if len(outcome.history["objective"]) == 0:
-        raise ValueError("start must have a finite objective, it overflows at the first point")
+        raise ValueError(_why_it_overflows(resolved, problem, start))
     settings: dict[str, Any] = {
         "stopping": rule.name,
         "max_rounds": max_rounds,
@@ -213,6 +213,35 @@ def run(
     if result.diverged:
         warnings.warn(result.message, DivergenceWarning, stacklevel=2)
     return result
+
+
+def _why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str:
+    """Which argument to blame for an objective that overflows at the first point: the one
+    that is furthest beyond ordinary numbers."""
+    objective, data = problem.objective, problem.data
+    values = data.features.data if data.is_sparse else data.features
+    sizes = {
+        "beta": objective.beta,
+        "data": max(float(np.abs(values).max(initial=0.0)), float(np.abs(data.labels).max())),
+    }
+    words = {
+        "beta": f"beta must be smaller, got {objective.beta:g}",
+        "data": f"data must be brought to scale, got numbers up to {sizes['data']:g}",
+    }
+    if objective.weights is not None:
+        sizes["weights"] = float(np.max(objective.weights))
+        words["weights"] = f"weights must be smaller, got {sizes['weights']:g}"
+    if start is not None:
+        sizes["start"] = float(np.abs(start).max())
+        words["start"] = f"start must be smaller, got numbers up to {sizes['start']:g}"
+    if algorithm.noise_model.factor > 0:
+        sizes["mu0"] = 1.0 / algorithm.mu0
+        words["mu0"] = (
+            f"mu0 must be larger, got {algorithm.mu0:g}, which divides the noise of the first "
+            "uploads"
+        )
+    largest = max(sizes, key=lambda name: sizes[name])
+    return f"{words[largest]}: the objective, or its gradient, overflows at the first point"
 
 
 def _engine(

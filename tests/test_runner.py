@@ -114,6 +114,27 @@ def test_mixed_presets_diverge_with_a_message_and_finite_numbers():
         assert np.isfinite(array).all()
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "objective", "start", "blamed"),
+    [
+        (FedEPM(mu0=1e-300), Logistic(), None, "mu0 must be larger, got 1e-300, which divides"),
+        (FedEPM(mu0=5e-324), Logistic(), np.ones(5), "mu0 must be larger, got 4.94066e-324"),
+        (SFedAvg(mu0=1e-300), Logistic(), None, "mu0 must be larger"),
+        (FedEPM(), Logistic(beta=1e300), None, r"beta must be smaller, got 1e\+300: the obj"),
+        (FedEPM(), Logistic(weights=[0, 1, 1e300, 1, 1]), None, "weights must be smaller"),
+        (FedEPM(noise="none"), Logistic(), np.full(5, -1e200), r"start must be .* up to 1e\+200"),
+        (FedEPM(), "huge", None, r"data must be brought to scale, got numbers up to"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_what_overflows_at_once_is_named(algorithm, objective, start, blamed, engine):
+    data = small_data()
+    if objective == "huge":
+        data, objective = FederatedData(data.features * 1e200, data.labels, data.client_sizes), None
+    with pytest.raises(ValueError, match=f"{blamed}.* overflows at the first point"):
+        run(algorithm, data, objective=objective or "logistic", start=start, engine=engine)
+
+
 @pytest.mark.parametrize("learning_rate", [1e6, 1e120, 1e300])
 def test_overflow_is_divergence(learning_rate):
     data = small_data(task="regression")
