@@ -104,6 +104,17 @@ def test_bad_grids_are_told(zips, axes, message):
         grid(dict, zip=zips, **axes)
 
 
+def test_what_is_too_many_to_hold_is_told_at_once():
+    thousand = list(range(1000))
+    with pytest.raises(ValueError, match=r"at most 1,000,000 combinations, got 1,000,000,000"):
+        grid(dict, a=thousand, b=thousand, c=thousand)
+    for trials in (10**15, range(10**15)):
+        with pytest.raises(ValueError, match="at most 1,000,000"):
+            Sweep(FedEPM(), SMALL, trials=trials)
+    with pytest.raises(ValueError, match="at most 1,000,000 cells, got 3,000,000"):
+        Sweep([FedEPM()] * 3, SMALL, max_rounds=thousand, max_iterations=thousand)
+
+
 # Sources ------------------------------------------------------------------------------
 
 
