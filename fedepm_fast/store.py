@@ -160,6 +160,15 @@ class Store:
             )
         ]
 
+    def done(self, ids: Iterable[str]) -> set[str]:
+        """Those of the runs with these `ids` that there are, and did not fail."""
+        rows = self._rows(
+            "SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?)) "
+            "AND error IS NULL",
+            (json.dumps(list(ids)),),
+        )
+        return {row[0] for row in rows}
+
     def get(self, run_id: str) -> Record:
         """One run.
 

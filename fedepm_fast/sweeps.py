@@ -303,7 +303,8 @@ def sweep(
     Results are those of ``run(algorithm, data, seed=seed, trial=trial)`` on the split of
     ``randomness.split_seed(seed, trial)``, bit by bit, whatever the backend, the jobs and the
     order. A run that raises is recorded as failed, and the sweep goes on; failed runs are tried
-    again by the next sweep. A run that diverges is a result.
+    again by the next sweep. A run that diverges is a result. Several programs may do the same
+    sweep into one store: each does what no other has stored by then, and few runs twice.
 
     Parameters
     ----------
@@ -367,7 +368,7 @@ def sweep(
             with closing(workers), shown, warnings.catch_warnings():
                 warnings.simplefilter("ignore", DivergenceWarning)
                 plan = Plan(_items(missing, cells), workers.target, workers.jobs)
-                Driver(plan, workers, opened, cells, shown.update).drive()
+                Driver(plan, workers, opened, cells, shown.update, shown.others).drive()
     except KeyboardInterrupt:
         raise _interrupted(spec, opened) from None
     finally:

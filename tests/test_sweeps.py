@@ -490,6 +490,45 @@ def test_a_store_is_resumed_and_extended(tmp_path, monkeypatch):
         assert len(store) == 12  # still open
 
 
+def test_what_another_program_stores_meanwhile_is_not_done_again(tmp_path, monkeypatch):
+    want = sweep(small_sweep(), store=tmp_path / "other.sqlite")
+    records = [want.store.get(run_id) for run_id in want]
+    execute, path, done = _execute.execute, tmp_path / "a.sqlite", []
+
+    def meanwhile(cell, seed, trial, data):
+        done.append(trial)
+        if len(done) == 1:
+            with Store(path) as other:
+                other.add(record for record in records if record.trial >= 2)
+        return execute(cell, seed, trial, data)
+
+    monkeypatch.setattr(_execute, "execute", meanwhile)
+    told = []
+    result = sweep(small_sweep(), store=path, jobs=1, progress=lambda *counts: told.append(counts))
+    assert sorted(done) == [0, 0, 0, 1, 1, 1]
+    assert told[-1] == (18, 18, 0)
+    assert timeless(result) == timeless(want)
+
+
+def test_two_programs_in_step_part(tmp_path, monkeypatch):
+    """One whose runs another stores, each a moment before, goes on elsewhere."""
+    want = sweep(small_sweep(trials=40), store=tmp_path / "other.sqlite")
+    execute, path, done = _execute.execute, tmp_path / "a.sqlite", []
+    other = Store(path)
+    monkeypatch.setattr(_backends.Threads, "target", 1e-9)  # one by one
+
+    def faster(cell, seed, trial, data):
+        done.append(trial)
+        if len(done) <= 5:
+            other.add([want.store.get(cell.run_id(seed, trial))])
+        return execute(cell, seed, trial, data)
+
+    monkeypatch.setattr(_execute, "execute", faster)
+    assert timeless(sweep(small_sweep(trials=40), store=path, jobs=1)) == timeless(want)
+    assert sorted(done) == sorted([*range(40)] * 3)
+    assert done[:2] == [0, 0] and done != sorted(done)
+
+
 def test_a_run_that_raises_is_recorded_and_tried_again(tmp_path, monkeypatch):
     execute = _execute.execute
     commands.fail_one_trial(monkeypatch, "this one\nfails")
