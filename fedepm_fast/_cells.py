@@ -117,18 +117,27 @@ class Cell:
         mechanism = algorithm.pop("mechanism")
         if mechanism is not None:
             algorithm |= {"mechanism": mechanism.pop("name"), **mechanism}
-        return {
+        rule = cast(StoppingRule, self.stopping)
+        found = {
             "algorithm": algorithm.pop("name"),
             **algorithm,
             **data,
             "objective": objective.pop("name"),
             **objective,
-            "stopping": cast(StoppingRule, self.stopping).name,
-            **dataclasses.asdict(cast(StoppingRule, self.stopping)),
+            "stopping": rule.name,
             "max_rounds": self.max_rounds,
             "max_iterations": self.max_iterations,
             "engine": self.engine,
         }
+        of_rule = dataclasses.asdict(rule)
+        for name in of_rule.keys() & found.keys():
+            raise ValueError(
+                f"stopping must have parameters of names that no other has, got {name!r} of "
+                f"{type(rule).__name__}"
+            )
+        # Behind the rule's name, as tables show them.
+        at = list(found).index("stopping") + 1
+        return {**dict(list(found.items())[:at]), **of_rule, **found}
 
     def run_id(self, seed: int, trial: int) -> str:
         """SHA-256, in hexadecimal, of the canonical JSON of the cell, the seed and the trial."""

@@ -98,7 +98,10 @@ Concentration = Annotated[
 Scale = Annotated[bool, typer.Option(help="Scale the columns to unit norm.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for result, history, summary and figure.", metavar="DIR"),
+    typer.Option(
+        help="Folder for result, history, summary and figure, made if the one above it is there.",
+        metavar="DIR",
+    ),
 ]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Nothing live, and one line for each run.")

@@ -135,19 +135,17 @@ def compare(
         raise CommandFailed(f"{diverged[0].algorithm['name']}: {diverged[0].message}")
 
 
-def check_plot(plot: Path | None) -> None:
+def check_plot(plot: Path | None, name: str = "plot") -> None:
     """Prove before any work that the figure can be drawn and written."""
     from ._extras import require
-    from ._files import check_writable_folder
+    from ._files import check_writable_file
     from ._validation import check_choice
 
     if plot is None:
         return
-    check_choice("plot's suffix", plot.suffix.lower(), (".png", ".svg", ".pdf"))
-    if plot.is_dir():
-        raise ValueError(f"plot must be a file, got the folder {plot}")
+    check_choice(f"{name}'s suffix", plot.suffix.lower(), (".png", ".svg", ".pdf"))
     require("matplotlib", "plots", "--plot")
-    check_writable_folder("plot", plot.parent)
+    check_writable_file(name, plot)
 
 
 def write(

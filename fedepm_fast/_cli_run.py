@@ -14,7 +14,7 @@ from . import _cli_common as common
 from ._cli_common import CommandFailed
 
 if TYPE_CHECKING:
-    from .reference import RoundInfo
+    from .callbacks import RoundInfo
     from .result import Result
 
 
@@ -264,7 +264,6 @@ class RoundsTable(AbstractContextManager["RoundsTable"]):
         info = self.latest
         if info is None:
             return table
-        # The lists may be longer than this by now, but up to round tau they are complete.
         for tau in range(max(0, info.tau + 1 - self.SHOWN), info.tau + 1):
             accuracy, snr = info.accuracy[tau], info.snr[tau]
             table.add_row(

@@ -163,12 +163,12 @@ def export(
     where: Where = None,
 ) -> None:
     """Export runs as one tidy table."""
-    from ._files import check_writable_folder
+    from ._files import check_writable_file
     from ._validation import check_choice
     from .store import Store
 
     check_choice("suffix of the file", out.suffix.lower(), (".csv", ".parquet"))
-    check_writable_folder("folder of the file", out.parent)
+    check_writable_file("FILE", out)
     with Store(store, readonly=True) as opened:
         count = len(opened.ids(where))
         if out.suffix.lower() == ".csv":

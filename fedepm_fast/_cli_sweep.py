@@ -85,7 +85,7 @@ def sweep(
     figure = None
     if options is not None:
         figure = plot_out or spec.with_suffix(".png")
-        check_plot(figure)
+        check_plot(figure, "plot" if plot_out is None else "plot_out")
     elif plot_out is not None:
         raise ValueError("--plot-out needs --plot, which says what to draw")
     if dry_run:
@@ -164,7 +164,7 @@ def _count(runs: Sweep, path: Path) -> None:
 
     runs.check()
     stored = 0
-    if path.exists():
+    if path.exists() and path.stat().st_size:  # what is empty becomes one
         with Store(path, readonly=True) as opened:
             stored = len({run.run_id for run in runs} & set(opened.ids({"failed": False})))
     print(f"{_size(runs)}, {stored} of them in {path} already")

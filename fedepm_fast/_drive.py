@@ -35,6 +35,8 @@ class Driver:
     cells : sequence of Cell
     report : callable
         Told the outcomes whenever some have been stored.
+    others : callable
+        Told how many runs another program has stored meanwhile, which are not done again.
     """
 
     def __init__(
@@ -44,10 +46,11 @@ class Driver:
         store: Store,
         cells: Sequence[Cell],
         report: Callable[[Sequence[Outcome]], Any],
+        others: Callable[[int], Any],
     ) -> None:
         self.plan, self.backend, self.store = plan, backend, store
         self.parameters = [cell.parameters for cell in cells]
-        self.report = report
+        self.report, self.others = report, others
         self.running: dict[Future[list[Outcome]], Sequence[Item]] = {}
         self.finished: SimpleQueue[Future[list[Outcome]]] = SimpleQueue()
         self.lost: Counter[str] = Counter()
@@ -69,11 +72,24 @@ class Driver:
             self._save()
 
     def _submit(self) -> bool:
-        while len(self.running) < self.backend.slots and (task := self.plan.next()):
+        while len(self.running) < self.backend.slots and (task := self._next()):
             future = self.backend.submit(task)
             self.running[future] = task
             future.add_done_callback(self.finished.put)
         return bool(self.running)
+
+    def _next(self) -> list[Item]:
+        """The next task, without what another program has done by now; empty at the end."""
+        while task := self.plan.next():
+            done = self.store.done([item[0] for item in task])
+            if not done:
+                break
+            # That program is at work here: go on elsewhere.
+            self.others(len(done))
+            self.plan.move()
+            if task := [item for item in task if item[0] not in done]:
+                break
+        return task
 
     def _wait(self) -> Iterator[Future[list[Outcome]]]:
         """What has finished, at least one."""
@@ -117,6 +133,8 @@ class Driver:
     def _save(self) -> None:
         if not self.unsaved:
             return
+        if self.store.done([o.run_id for o in self.unsaved]):
+            self.plan.move()  # in step with another program, which was faster
         self.store.add(
             Record(
                 run_id=o.run_id,

@@ -11,9 +11,24 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it when the block ends without error."""
+    """A temporary path beside `path` that replaces it when the block ends without error.
+
+    Raises
+    ------
+    OSError
+        Naming `path`, before the block: a folder, or one in a folder that does not exist or
+        cannot be written to.
+    """
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    reason = _missing(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a file to write to")
+    if reason is not None:
+        raise FileNotFoundError(f"{path} cannot be written: {reason}")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written: {error.strerror or error}") from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -28,7 +43,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable_folder(name: str, folder: str | os.PathLike[str]) -> Path:
-    """Create `folder` if need be and prove that a file can be written there.
+    """Create `folder`, but none above it, if need be and prove that a file can be written there.
 
     Raises
     ------
@@ -36,11 +51,44 @@ def check_writable_folder(name: str, folder: str | os.PathLike[str]) -> Path:
         Naming the argument `name`, if it cannot.
     """
     folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ValueError(f"{name} must be a folder to write to, got {folder}: {reason}") from None
+    reason = _missing(folder)
+    if reason is None:
+        try:
+            folder.mkdir(exist_ok=True)
+            _write_in(folder)
+        except OSError as error:
+            reason = error.strerror or str(error)
+    if reason is not None:
+        raise ValueError(f"{name} must be a folder to write to, got {folder}: {reason}")
     return folder
+
+
+def check_writable_file(name: str, file: str | os.PathLike[str]) -> Path:
+    """Prove that `file` can be written; its folder must exist.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument `name`, if it cannot.
+    """
+    file = Path(file)
+    reason = f"{file} is a folder" if file.is_dir() else _missing(file)
+    if reason is None:
+        try:
+            _write_in(file.parent)
+        except OSError as error:
+            reason = error.strerror or str(error)
+    if reason is not None:
+        raise ValueError(f"{name} must be a file to write to, got {file}: {reason}")
+    return file
+
+
+def _missing(path: Path) -> str | None:
+    """That the folder around `path` is missing, in words; None if it is there."""
+    folder = path.parent
+    return None if folder.is_dir() else f"there is no folder {folder}"
+
+
+def _write_in(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder):
+        pass

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 Zips = Sequence[str] | Sequence[Sequence[str]]
+
+#: Combinations of a grid, and runs of a sweep, at most: they are held one by one.
+LARGEST = 1_000_000
 
 
 def grid(make: Callable[..., Any], /, *, zip: Zips = (), **axes: Any) -> list[Any]:
@@ -32,7 +36,7 @@ def grid(make: Callable[..., Any], /, *, zip: Zips = (), **axes: Any) -> list[An
     ------
     ValueError, TypeError
         Naming the axis: an empty list, zipped lists of different lengths, or what `make`
-        refuses.
+        refuses. Also if there are more than a million combinations.
 
     Examples
     --------
@@ -46,6 +50,13 @@ def grid(make: Callable[..., Any], /, *, zip: Zips = (), **axes: Any) -> list[An
     return [make(**values) for values in combinations(axes, zip)]
 
 
+def check_count(what: str, *lengths: int) -> None:
+    """Raise ValueError if the product of the lengths is more than can be held one by one."""
+    count = math.prod(lengths)
+    if count > LARGEST:
+        raise ValueError(f"there must be at most {LARGEST:,} {what}, got {count:,}")
+
+
 def is_axis(value: Any) -> bool:
     """Whether a value is a list of values."""
     return isinstance(value, (list, tuple, range, np.ndarray))
@@ -55,6 +66,8 @@ def as_axis(name: str, value: Any) -> list[Any]:
     """The values of an axis, or the one value of what is fixed."""
     if not is_axis(value):
         return [value]
+    if isinstance(value, range):
+        check_count(f"values of {name}", len(value))
     values = value.tolist() if isinstance(value, np.ndarray) else list(value)
     if not isinstance(values, list) or not values:
         raise ValueError(f"{name} must not be an empty list")
@@ -78,6 +91,7 @@ def combinations(axes: Mapping[str, Any], zips: Zips = ()) -> Iterator[dict[str,
             counts = ", ".join(f"{n} of {name}" for name, n in zip(group, lengths, strict=True))
             raise ValueError(f"zip must join lists of the same length, got {counts}")
         blocks[group] = list(zip(*(values[member] for member in group), strict=True))
+    check_count("combinations", *map(len, blocks.values()))
     for group in groups:
         if group not in blocks:
             raise ValueError(f"zip joins {' and '.join(group)}, but {group[0]} is not a list")

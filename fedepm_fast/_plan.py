@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -29,6 +30,10 @@ class Plan:
         self.workers = workers
         self.again_alone: deque[Item] = deque()
         self.seconds: dict[int, float] = {}
+
+    def move(self) -> None:
+        """Go on anywhere in what is left: away from a program that does the same runs."""
+        self.left.rotate(random.SystemRandom().randrange(len(self.left) or 1))
 
     def next(self) -> list[Item]:
         """The next task; empty when there is none left."""

@@ -28,6 +28,11 @@ class Counting(AbstractContextManager["Counting"]):
     def __exit__(self, *exc: Any) -> None:
         pass
 
+    def others(self, count: int) -> None:
+        """Take note of runs that another program has stored."""
+        self.done += count
+        self.update(())
+
     def update(self, outcomes: Sequence[Outcome]) -> None:
         """Take note of runs that are stored."""
         self.failed += sum(outcome.error is not None for outcome in outcomes)
@@ -69,6 +74,10 @@ class Bar(Counting):
 
     def __exit__(self, *exc: Any) -> None:
         self.bar.stop()
+
+    def others(self, count: int) -> None:
+        self.first += count  # they are not this program's rate
+        super().others(count)
 
     def update(self, outcomes: Sequence[Outcome]) -> None:
         super().update(outcomes)

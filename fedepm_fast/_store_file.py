@@ -130,7 +130,7 @@ def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlit
         check_same_thread=False,
     )
     try:
-        _check(connection, path)
+        _check(connection, path, readonly)
         if readonly:
             connection.execute("PRAGMA query_only = ON")
         else:
@@ -141,8 +141,8 @@ def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlit
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: str) -> None:
-    """Raise unless this is a store, or nothing yet."""
+def _check(connection: sqlite3.Connection, path: str, readonly: bool) -> None:
+    """Raise unless this is a store, or nothing yet that can become one."""
     application, version = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("application_id", "user_version")
@@ -150,6 +150,8 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if application != APPLICATION and (tables or application or version):
         raise StoreError(f"{path} is not a store of runs")
+    if readonly and not application:
+        raise StoreError(f"{path} is empty, it is not a store of runs")
     if version > SCHEMA:
         raise StoreError(
             f"{path} is of version {version}, this version of fedepm_fast reads up to {SCHEMA}"

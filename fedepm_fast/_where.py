@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ._grid import as_axis, is_axis
 
@@ -28,6 +31,34 @@ class Condition(NamedTuple):
     name: str
     relation: str
     values: list[Any]
+    texts: list[str] | None = None
+    """The values as they were typed, if they were."""
+
+    def on(self, found: Iterable[Any]) -> Condition:
+        """The condition on a column that holds such values, of which it must compare the kind.
+
+        What was typed is text for a column of text, even if it looks like a number.
+        """
+        kinds: dict[Any, Any] = {}
+        for value in found:
+            kinds.setdefault(_kind(value), value)
+        kinds.pop("nothing", None)
+        if not kinds or None in kinds:
+            return self
+        values = []
+        for value, text in zip(self.values, self.texts or self.values, strict=True):
+            kind = _kind(value)
+            if kind in ("nothing", *kinds) or ("truth" in kinds and value in (0, 1)):
+                values.append(value)
+            elif "text" in kinds and isinstance(text, str):
+                values.append(text)
+            else:
+                example = next(iter(kinds.values()))
+                raise ValueError(
+                    f"where must compare {self.name}, such as {example!r}, with values of its "
+                    f"kind, got {value!r}"
+                )
+        return self._replace(values=values)
 
     def holds(self, found: Any) -> bool:
         """Whether a value satisfies it; an absent one, None, is only equal to None."""
@@ -39,11 +70,8 @@ class Condition(NamedTuple):
             return False
         try:
             return _OPERATORS[self.relation](found, value)
-        except TypeError:
-            raise ValueError(
-                f"where must compare {self.name}, such as {found!r}, with values of its kind, "
-                f"got {value!r}"
-            ) from None
+        except TypeError:  # a column of several kinds
+            return False
 
     def sql(self, column: str) -> tuple[str, list[Any]]:
         """The condition on a column, and its arguments."""
@@ -51,6 +79,16 @@ class Condition(NamedTuple):
             equal = " OR ".join(f"{column} IS ?" for _ in self.values)
             return (f"({equal})" if self.relation == "=" else f"NOT ({equal})"), self.values
         return f"{column} {self.relation} ?", self.values
+
+
+def _kind(value: Any) -> str | None:
+    if value is None:
+        return "nothing"
+    if isinstance(value, (bool, np.bool_)):
+        return "truth"
+    if isinstance(value, numbers.Number):
+        return "number"
+    return "text" if isinstance(value, str) else None
 
 
 def conditions(where: Where) -> list[Condition]:
@@ -77,10 +115,11 @@ def _parse(text: str) -> Condition:
             f"where must be conditions such as local_steps=12 or epsilon>=0.3, got {text!r}"
         )
     relation = "=" if match[2] == "==" else match[2]
-    values = [_value(part.strip()) for part in match[3].split(",")]
+    texts = [part.strip() for part in match[3].split(",")]
+    values = [_value(part) for part in texts]
     if len(values) > 1 and relation not in ("=", "!="):
         raise ValueError(f"where takes several values for = and != only, got {text!r}")
-    return Condition(match[1], relation, values)
+    return Condition(match[1], relation, values, texts)
 
 
 def _value(text: str) -> Any:

@@ -65,6 +65,8 @@ class FederatedData:
     def __post_init__(self) -> None:
         features = _check_features(self.features)
         d, n = features.shape
+        if self.feature_names is None:
+            self._set(feature_names=_column_names(self.features))
         labels = check_array("labels", self.labels, shape=(d,))
         sizes = _check_sizes(self.client_sizes, d)
         # What is held will be frozen, so an array that the caller may write to is copied.
@@ -127,11 +129,19 @@ class FederatedData:
         **kwargs
             The names, see the class.
         """
+        given = list(clients)
         pairs: list[tuple[Any, Any]] = [
-            (f if sparse.issparse(f) else np.asarray(f), np.asarray(b)) for f, b in clients
+            (f if sparse.issparse(f) else np.asarray(f), np.asarray(b)) for f, b in given
         ]
         if not pairs:
             raise ValueError("clients must hold at least one (features, labels) pair, got none")
+        names = [_column_names(f) for f, _ in given]
+        for i, found in enumerate(names):
+            if found is not None and names[0] is not None and found != names[0]:
+                raise ValueError(
+                    f"clients[{i}] must have the columns of clients[0], in their order, "
+                    f"got {', '.join(found)} instead of {', '.join(names[0])}"
+                )
         for i, (f, b) in enumerate(pairs):
             if f.ndim != 2 or b.ndim != 1 or f.shape[0] != len(b):
                 raise ValueError(
@@ -152,8 +162,10 @@ class FederatedData:
         labels = np.concatenate([b for _, b in pairs])
         note = dict(description or {})
         if task is not None:
-            labels, found = _labels(labels, task)
-            note |= found
+            labels, mapped = _labels(labels, task)
+            note |= mapped
+        if None not in names:
+            kwargs.setdefault("feature_names", names[0])
         return cls(features, labels, sizes, description=note, **kwargs)
 
     @classmethod
@@ -188,6 +200,7 @@ class FederatedData:
         seed : int
             The split is a pure function of the data, the partition and the seed.
         feature_names : sequence of str, optional
+            By default the column names of a DataFrame, if all of them are strings.
         description : mapping, optional
             Added to the description of the result.
 
@@ -213,7 +226,7 @@ class FederatedData:
             raise ValueError(f"labels must have shape ({d},), got {np.shape(labels)}")
         y, found = _labels(labels, task)
         note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
-        names = None if feature_names is None else tuple(map(str, feature_names))
+        names = _column_names(features) if feature_names is None else tuple(map(str, feature_names))
         if names is not None and len(names) != table.shape[1]:
             raise ValueError(f"feature_names must have {table.shape[1]} entries, got {len(names)}")
         if scale is not None:
@@ -499,6 +512,12 @@ def divide_columns(features: Any, norms: NDArray[np.float64]) -> None:
 
 
 # Holding arrays -------------------------------------------------------------------------
+
+
+def _column_names(features: Any) -> tuple[str, ...] | None:
+    """The names of a DataFrame's columns, if all of them are strings."""
+    names = tuple(getattr(features, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _check_features(features: Any) -> Any:

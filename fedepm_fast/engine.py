@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .algorithms import STARTS, Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedProx
+from .callbacks import Callback, RoundInfo
 from .kernels import engine as kernel
 from .kernels import losses
+from .kernels._jit import JIT_DISABLED
 from .kernels.philox import wrapping
 from .objectives import Problem
 from .participation import clients_per_round
@@ -21,9 +23,7 @@ from .reference import (
     DIVERGENCE_FACTOR,
     NO_WEIGHT,
     RISE_IS_DIVERGENCE_FACTOR,
-    Callback,
     Outcome,
-    RoundInfo,
     has_diverged,
     privacy_plan,
 )
@@ -85,7 +85,7 @@ def simulate(
     never = _NEVER if max_iterations is None else max_iterations
     limits = (_NEVER, _NEVER) if stepwise else (max_rounds, never)
     plan = privacy_plan(algorithm, problem, randomness, max_rounds)
-    run = _Run(algorithm, problem, randomness, stopping, *limits, start, plan)
+    run = _Run(algorithm, problem, randomness, stopping, *limits, start, plan, stepwise)
     tau = 0
     names: tuple[str, ...] = ()
     while not names:
@@ -116,8 +116,8 @@ class _Run:
         max_iterations: int,
         start: Array | None,
         plan: PrivacyPlan | None,
+        stepwise: bool,
     ) -> None:
-        self.began = perf_counter()
         self.problem, self.start = problem, start
         rows = problem.rows
         unit = problem.size_at_start(start)
@@ -126,7 +126,9 @@ class _Run:
         bounds = (np.empty(0),) * 3 if plan is None else plan
         self.clients = kernel.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
         self.key, self.given, self.initial = _randomness(randomness)
-        self.order = (*stopping.conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
+        # A rule of the user's is asked in Python, the kernel knows nothing of it.
+        conditions = stopping.conditions if type(stopping) in _RULES else ()
+        self.order = (*conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
         averaging = not isinstance(algorithm, FedEPM)
         weighted = isinstance(algorithm, FedEPM) and algorithm.aggregation != "equal"
         self.rounds = kernel.rounds_kernel(losses.client_kernel(rows), averaging, weighted)
@@ -139,7 +141,24 @@ class _Run:
         }
         #: Whether the last round could not be completed.
         self.broken = False
+        self._compile(stepwise)
+        self.began = perf_counter()
         self._prepare()
+
+    def _compile(self, stepwise: bool) -> None:
+        """Compile what the run calls, or load it from the cache: its times have none of that."""
+        if JIT_DISABLED:
+            return
+        ones = np.ones(1)
+        one = self.state._replace(
+            W=np.ones((1, 1)), Z=np.ones((1, 1)), clients=np.zeros(1, np.uint64), scale=ones,
+            ones=ones,
+        )  # fmt: skip
+        with wrapping():
+            kernel.prepare(self.settings, self.key, self.given, self.initial, one)
+        self._rounds(0, 0)
+        if stepwise:
+            self.problem.accuracies(np.empty((0, len(self.state.x))))
 
     def _prepare(self) -> None:
         self.state.W[:] = 0.0 if self.start is None else self.start
@@ -200,14 +219,13 @@ class _Run:
         if stopping is None:
             return ()
         f, n, m = lists["objective"], self.problem.n_parameters, self.problem.n_clients
-        names = stopping.fired(n, m, f, lists["grad_mean_sq"])
+        names = stopping.ask(n, m, f, lists["grad_mean_sq"])
         diverged = has_diverged(f[-1] / (self.settings.unit or abs(f[0]) or 1.0), names)
         return (DIVERGED,) if diverged else names
 
     def info(self) -> RoundInfo:
         """What the run looks like after the last round."""
-        tau = len(self.lists["objective"]) - 1
-        return RoundInfo(tau, self.pieces[-1].x[-1].copy(), self.problem.n_clients, **self.lists)
+        return RoundInfo.of(self.pieces[-1].x[-1], self.problem.n_clients, self.lists)
 
     # What comes of it ---------------------------------------------------------------------
 

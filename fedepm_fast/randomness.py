@@ -209,13 +209,24 @@ class GivenRandomness:
             if (np.diff(chosen) == 0).any():
                 raise ValueError(f"selected[{tau}] names a client twice: {chosen.tolist()}")
 
-    def check(self, m: int, n: int) -> None:
-        """Raise ValueError unless the noise has the shape (m, n) of the run."""
+    def check(self, m: int, n: int, last: int = 0, *, noisy: bool = True) -> None:
+        """Raise ValueError unless this is for m clients of n coordinates, up to round `last`.
+
+        Without noise, that of the rounds is not asked for.
+        """
         if self.unit_noise_init.shape != (m, n):
             raise ValueError(
                 f"unit_noise_init must have shape ({m}, {n}) for these data, "
                 f"got {self.unit_noise_init.shape}"
             )
+        for name, given, needed in (
+            ("selected", len(self.selected), last + 1),
+            ("unit_noise", len(self.per_round), last if noisy else 0),
+        ):
+            if given < needed:
+                raise ValueError(
+                    f"{name} must cover {needed} rounds for a run to round {last}, got {given}"
+                )
 
     def select(self, tau: int, m: int, m0: int) -> NDArray[np.intp]:
         self.check_round("selected", tau, len(self.selected))

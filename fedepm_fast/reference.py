@@ -9,7 +9,7 @@ point; k counts local iterations and tau = k // local_steps rounds, both from 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._validation import check_array, check_real
+from .callbacks import Callback, RoundInfo
 from .objectives import Problem
 from .participation import check_coverage, clients_per_round, select
 from .randomness import Randomness
@@ -203,27 +204,6 @@ def sfedprox_iterates(
 
 
 @dataclass
-class RoundInfo:
-    """What a callback sees after the server has a new point.
-
-    ``x`` is the point of round ``tau``; the history lists end with this round.
-    """
-
-    tau: int
-    x: Array
-    n_clients: int
-    objective: list[float]
-    grad_mean_sq: list[float]
-    accuracy: list[float | None]
-    elapsed: list[float]
-    local_time: list[float]
-    snr: list[float | None]
-
-
-Callback = Callable[[RoundInfo], Any]
-
-
-@dataclass
 class Outcome:
     """What an engine returns: the history and the final state of a run."""
 
@@ -331,10 +311,10 @@ def simulate(
     }
     objective, grad_mean_sq = history["objective"], history["grad_mean_sq"]
     scale_of_f = abs(problem.total_value(W.mean(axis=0)))
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = () if np.isfinite(Z).all() else (DIVERGED,)
 
     tau = 0
-    while True:
+    while not reasons:
         S = select(randomness, tau, m, m0, algorithm.coverage_rounds)
         previous, x = x, algorithm.aggregate(Z, S, scales)
 
@@ -362,12 +342,10 @@ def simulate(
         history["local_time"].append(0.0)
         history["snr"].append(float(took_part.min()) if len(took_part) else None)
 
-        reasons = stopping.fired(n, m, objective, grad_mean_sq)
+        reasons = stopping.ask(n, m, objective, grad_mean_sq)
         if plan is None and has_diverged(f / (scale_of_f or abs(objective[0]) or 1.0), reasons):
             reasons = (DIVERGED,)
-        if callback is not None and callback(
-            RoundInfo(tau, x, m, **{k: v for k, v in history.items() if k != "x"})
-        ):
+        if callback is not None and callback(RoundInfo.of(x, m, history)):
             reasons = (*reasons, CALLBACK)
         if not reasons and tau >= max_rounds:
             reasons = (MAX_ROUNDS,)

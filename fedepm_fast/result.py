@@ -54,7 +54,8 @@ class Result:
         Communication rounds, CR: the round at which the run stopped; the first point is
         round 0.
     reasons : tuple of str
-        Every stopping condition that held, see `fedepm_fast.stopping`.
+        Every stopping condition that held, see `fedepm_fast.stopping`; those of a rule of your
+        own by the names that it gives them.
     history : dict of ndarray
         Per round, of length ``rounds + 1``: ``objective`` (f, summed over clients),
         ``grad_mean_sq``, ``x``, ``accuracy`` (classification), ``elapsed`` and ``local_time``
@@ -65,7 +66,7 @@ class Result:
         ``log10(|w_i| / |noise_i|)`` of each client's last upload; NaN for a client that never
         took part, inf without noise.
     total_time : float
-        TCT, seconds.
+        TCT, seconds; like all times without what the kernels took to compile or to load.
     versions : dict
         Of this package, Python and the libraries that matter.
     """
@@ -145,7 +146,7 @@ class Result:
     @property
     def message(self) -> str:
         """Why the run stopped, in words."""
-        text = "; ".join(REASONS[reason] for reason in self.reasons)
+        text = "; ".join(REASONS.get(reason, reason) for reason in self.reasons)
         if DIVERGED in self.reasons:
             text += (
                 f" after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}: the parameters "

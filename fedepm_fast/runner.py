@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike
 from . import reference
 from ._validation import check_array, check_choice, check_int
 from .algorithms import PRESETS, Algorithm
+from .callbacks import Callback
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
 from .participation import check_coverage, clients_per_round
 from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
-from .reference import Callback, Outcome, has_diverged
+from .reference import Outcome, has_diverged
 from .result import DivergenceWarning, Result
 from .stopping import DIVERGED, PRECISION, NoRule, StoppingRule, as_rule
 
@@ -78,19 +79,22 @@ def run(
         default; with a mechanism it is drawn from the operating system, for runs that share one
         share their noise, and is in the result.
     stopping : str or StoppingRule, optional
-        ``"released"``, ``"text"``, ``"none"`` or a rule; by default the preset's.
+        ``"released"``, ``"text"``, ``"none"`` or a rule, which may be of a class of your own
+        (see `StoppingRule`); by default the preset's.
     rounds : int, optional
         Run exactly so many rounds, whatever the objective does (unless it diverges). With a
         mechanism they, or ``stopping="none"`` and `max_rounds`, must be given.
     max_rounds, max_iterations : int
         Caps on the communication rounds and the local iterations.
     callback : callable, optional
-        Called after every aggregation with a `RoundInfo`; a true value stops the run. With a
-        mechanism it only watches: what it returns is ignored, with a warning.
+        Called after every aggregation with a `callbacks.RoundInfo`, which it may keep; a true
+        value stops the run. With a mechanism it only watches: what it returns is ignored, with a
+        warning.
     start : array_like of shape (n,) or (m, n), optional
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
         Selections and unit noise from outside, to replay a recorded run; `seed` is not used.
+        A run that ends after round T needs T + 1 selections and the noise of T rounds.
     every_accuracy : bool
         Whether the history holds the accuracy of every round, or of the last one only, which
         saves a good part of the time, and NaN before.
@@ -155,7 +159,17 @@ def run(
             seed = 0 if resolved.mechanism is None else secrets.randbits(64)
         source: Any = CounterRandomness(seed, trial)
     else:
-        randomness.check(m, n)
+        if not isinstance(randomness, GivenRandomness):
+            raise TypeError(
+                "randomness must be GivenRandomness, or None to draw it from the seed, "
+                f"got {randomness!r} of type {type(randomness).__name__}"
+            )
+        last = max_rounds
+        if max_iterations is not None:
+            last = min(last, max_iterations // resolved.local_steps)
+        # A stopping rule may end the run earlier than that.
+        noisy = resolved.noise_model.factor > 0 or resolved.mechanism is not None
+        randomness.check(m, n, last if isinstance(rule, NoRule) else 0, noisy=noisy)
         source = randomness
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -171,7 +185,7 @@ def run(
             every_accuracy=every_accuracy,
         )
     if len(outcome.history["objective"]) == 0:
-        raise ValueError("start must have a finite objective, it overflows at the first point")
+        raise ValueError(_why_it_overflows(resolved, problem, start))
     if PRECISION in outcome.reasons and len(outcome.history["objective"]) == 1:
         raise ValueError(
             "start, mu0, epsilon and clip must be such that the noise of the first uploads is well "
@@ -226,6 +240,35 @@ def run(
     if result.diverged:
         warnings.warn(result.message, DivergenceWarning, stacklevel=2)
     return result
+
+
+def _why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str:
+    """Which argument to blame for an objective that overflows at the first point: the one
+    that is furthest beyond ordinary numbers."""
+    objective, data = problem.objective, problem.data
+    values = data.features.data if data.is_sparse else data.features
+    sizes = {
+        "beta": objective.beta,
+        "data": max(float(np.abs(values).max(initial=0.0)), float(np.abs(data.labels).max())),
+    }
+    words = {
+        "beta": f"beta must be smaller, got {objective.beta:g}",
+        "data": f"data must be brought to scale, got numbers up to {sizes['data']:g}",
+    }
+    if objective.weights is not None:
+        sizes["weights"] = float(np.max(objective.weights))
+        words["weights"] = f"weights must be smaller, got {sizes['weights']:g}"
+    if start is not None:
+        sizes["start"] = float(np.abs(start).max())
+        words["start"] = f"start must be smaller, got numbers up to {sizes['start']:g}"
+    if algorithm.noise_model.factor > 0:
+        sizes["mu0"] = 1.0 / algorithm.mu0
+        words["mu0"] = (
+            f"mu0 must be larger, got {algorithm.mu0:g}, which divides the noise of the first "
+            "uploads"
+        )
+    largest = max(sizes, key=lambda name: sizes[name])
+    return f"{words[largest]}: the objective, or its gradient, overflows at the first point"
 
 
 def _engine(

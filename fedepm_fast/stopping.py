@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ._validation import check_choice, check_real
+from .callbacks import Rounds
 
 VARIANCE = "objective_variance"
 RISE = "objective_and_gradient_rise"
@@ -38,18 +39,63 @@ class StoppingRule:
     """A rule is asked after every round which of its conditions hold.
 
     The history holds, per round, ``objective`` f(x) summed over the m clients and
-    ``grad_mean_sq``, the squared norm of the mean of the clients' gradients.
+    ``grad_mean_sq``, the squared norm of the mean of the clients' gradients: read-only
+    sequences.
+
+    A rule of your own is a frozen dataclass derived from this one, its fields the parameters,
+    with a method `fired`. It may report conditions of this module or reasons of its own. Enter
+    its class in `RULES` under its `name` to use it in sweeps.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class Below(StoppingRule):
+    ...     mean: float = 0.35
+    ...
+    ...     def fired(self, n, m, objective, grad_mean_sq):
+    ...         return ("low enough",) if objective[-1] / m < self.mean else ()
     """
 
+    #: What results call it: the name of its class, unless the class says otherwise.
     name: ClassVar[str]
     #: What it can report, in the order in which it does.
     conditions: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+
     def fired(
         self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
     ) -> tuple[str, ...]:
-        """The names of the conditions that hold; empty to go on."""
+        """The conditions that hold, a tuple or list of strings; empty to go on.
+
+        A reason is not empty, and has no ``+``, which joins them in tables.
+        """
         raise NotImplementedError
+
+    def ask(
+        self, n: int, m: int, objective: list[float], grad_mean_sq: list[float]
+    ) -> tuple[str, ...]:
+        """What `fired` says of a history, which it cannot change.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Naming the rule, what it returned and what is allowed.
+        """
+        found: Any = self.fired(
+            n, m, Rounds(objective, len(objective)), Rounds(grad_mean_sq, len(grad_mean_sq))
+        )
+        told = f"fired of the stopping rule {type(self).__name__} must return a tuple of strings, "
+        told += "the reasons to stop, empty to go on"
+        if not isinstance(found, (tuple, list)) or not all(isinstance(why, str) for why in found):
+            raise TypeError(f"{told}, got {found!r} of type {type(found).__name__}")
+        for why in found:
+            if not why or "+" in why:
+                raise ValueError(f"{told}, none of them '' or with a '+', got {found!r}")
+        return tuple(map(str, found))
 
 
 @dataclass(frozen=True)
@@ -123,6 +169,7 @@ class NoRule(StoppingRule):
         return ()
 
 
+#: The rules by name, for sweeps, specifications and the command line.
 RULES: dict[str, type[StoppingRule]] = {
     rule.name: rule for rule in (ReleasedRule, TextRule, NoRule)
 }

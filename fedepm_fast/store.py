@@ -24,6 +24,17 @@ __all__ = ["Record", "Store", "StoreError"]
 
 _OF_RUN = ("run_id", "seed", "trial", "error", *MEASURES, "machine", "created")
 
+#: What columns of runs hold that are not numbers.
+_EXAMPLES: dict[str, Any] = {
+    "run_id": "6b86b273ff34",
+    "error": "ValueError: ...",
+    "diverged": True,
+    "failed": True,
+    "reasons": "gradient_norm",
+    "machine": "a-name",
+    "created": "2026-01-31T12:00:00+00:00",
+}
+
 
 class Store:
     """Runs in one SQLite file.
@@ -149,6 +160,15 @@ class Store:
             )
         ]
 
+    def done(self, ids: Iterable[str]) -> set[str]:
+        """Those of the runs with these `ids` that there are, and did not fail."""
+        rows = self._rows(
+            "SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?)) "
+            "AND error IS NULL",
+            (json.dumps(list(ids)),),
+        )
+        return {row[0] for row in rows}
+
     def get(self, run_id: str) -> Record:
         """One run.
 
@@ -258,7 +278,7 @@ class Store:
         Raises
         ------
         ValueError
-            Naming a column that there is not.
+            Naming a column that there is not, or one whose values are of another kind.
         """
         pandas = require("pandas", "tables", "a table of runs")
         table = pandas.DataFrame(self.table(where, ids=ids))
@@ -320,6 +340,8 @@ class Store:
         known = {name for parameters in cells.values() for name in parameters}
         for condition in conditions(where):
             name = condition.name
+            if name == "failed" or name in _OF_RUN:
+                condition = condition.on([_EXAMPLES.get(name, 1)])
             if name == "failed":
                 sql, values = condition.sql("(error IS NOT NULL)")
             elif name in _OF_RUN:
@@ -327,6 +349,7 @@ class Store:
                     condition = condition._replace(values=[_signed(v) for v in condition.values])
                 sql, values = condition.sql(name)
             elif name in known or not cells:
+                condition = condition.on(p.get(name) for p in cells.values())
                 chosen = [c for c, p in cells.items() if condition.holds(p.get(name))]
                 sql, values = "cell IN (SELECT value FROM json_each(?))", [json.dumps(chosen)]
             else:

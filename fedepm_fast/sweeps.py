@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ._backends import make_backend
 from ._cells import ENGINE, MAX_SEED, Cell, Run
 from ._drive import Driver
-from ._grid import as_axis, grid, is_axis
+from ._grid import as_axis, check_count, grid, is_axis
 from ._plan import Plan
 from ._progress import as_progress
 from ._record import Array, Item
@@ -44,8 +44,8 @@ class Sweep(Sequence[Run]):
 
     Every argument may be a list. Each trial has its own shuffle, split, selection and noise;
     runs of different cells with the same data, seed and trial share their split, which makes
-    comparisons paired. Runs that are the same, whatever they are called, are one. Sweeps can
-    be added.
+    comparisons paired. Runs that are the same, whatever they are called, are one, and there are
+    at most a million. Sweeps can be added.
 
     Parameters
     ----------
@@ -106,6 +106,7 @@ class Sweep(Sequence[Run]):
         chosen = as_axis("algorithms", algorithms)
         names = list(settings)
         axes = [as_axis(name, value) for name, value in settings.items()]
+        check_count("cells", len(chosen), *map(len, axes))
         cells = [
             Cell(algorithm, source, goal, **dict(zip(names, values, strict=True)))
             for goal in map(as_objective, as_axis("objective", objective))
@@ -125,7 +126,7 @@ class Sweep(Sequence[Run]):
     ) -> Sweep:
         """From cells, each with every seed and trial."""
         made = cls.__new__(cls)
-        made._set(_runs(cells, seed, trials))
+        made._set(_runs(list(cells), seed, trials))
         return made
 
     @classmethod
@@ -181,11 +182,13 @@ class Sweep(Sequence[Run]):
         _check_sources(self.runs)
 
 
-def _runs(cells: Iterable[Cell], seed: Any, trials: Any) -> list[Run]:
+def _runs(cells: Sequence[Cell], seed: Any, trials: Any) -> list[Run]:
     seeds = [check_int("seed", s, high=MAX_SEED) for s in as_axis("seed", seed)]
     numbers: Any = trials
     if not is_axis(trials):
         numbers = range(check_int("trials", trials, low=1))
+    # Counted before anything is made of them.
+    check_count("runs", len(cells), len(seeds), len(numbers))
     numbers = [check_int("trials", t, high=MAX_SEED) for t in as_axis("trials", numbers)]
     return [Run(c.run_id(s, t), c, s, t) for c in cells for s in seeds for t in numbers]
 
@@ -300,7 +303,8 @@ def sweep(
     Results are those of ``run(algorithm, data, seed=seed, trial=trial)`` on the split of
     ``randomness.split_seed(seed, trial)``, bit by bit, whatever the backend, the jobs and the
     order. A run that raises is recorded as failed, and the sweep goes on; failed runs are tried
-    again by the next sweep. A run that diverges is a result.
+    again by the next sweep. A run that diverges is a result. Several programs may do the same
+    sweep into one store: each does what no other has stored by then, and few runs twice.
 
     Parameters
     ----------
@@ -364,7 +368,7 @@ def sweep(
             with closing(workers), shown, warnings.catch_warnings():
                 warnings.simplefilter("ignore", DivergenceWarning)
                 plan = Plan(_items(missing, cells), workers.target, workers.jobs)
-                Driver(plan, workers, opened, cells, shown.update).drive()
+                Driver(plan, workers, opened, cells, shown.update, shown.others).drive()
     except KeyboardInterrupt:
         raise _interrupted(spec, opened) from None
     finally:

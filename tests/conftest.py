@@ -7,8 +7,9 @@ import importlib.util
 import numpy as np
 import pytest
 from problems import small_data
+from small_sweeps import small_sweep, timeless
 
-from fedepm_fast import Problem
+from fedepm_fast import Problem, sweep
 from fedepm_fast.objectives import OBJECTIVES, as_objective
 
 #: The Flower adapter is tested where Flower is installed.
@@ -34,3 +35,9 @@ def a_problem(name: str) -> Problem:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20221)
+
+
+@pytest.fixture(scope="session")
+def expected():
+    """The outcome of `small_sweep`, whoever does it."""
+    return timeless(sweep(small_sweep(), jobs=1))

@@ -55,7 +55,7 @@ def test_json_is_the_result(capsys):
 
 
 def test_out_holds_result_history_summary_and_figure(capsys, tmp_path):
-    out = tmp_path / "new" / "folder"
+    out = tmp_path / "new"
     code, text, _ = fedepm(capsys, "run", "--clients", 10, "--rounds", 3, "--out", out, "--quiet")
     assert code == 0
     assert text.startswith("<Result fedepm")
@@ -166,6 +166,7 @@ def test_compare(capsys):
 
 
 def test_compare_prints_one_table_within_80_columns_and_writes(capsys, tmp_path):
+    (tmp_path / "plot").mkdir()
     code, out, _ = fedepm(
         capsys, "compare", "--clients", 10, "--rounds", 2, "--trial", 3, "--lam", 1e-5,
         "--learning-rate", 1.5, "--out", tmp_path, "--plot", tmp_path / "plot" / "one.svg",
@@ -316,8 +317,13 @@ def test_an_unwritable_out_folder_is_found_before_the_run(capsys, tmp_path, monk
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         code, _, err = fedepm(capsys, "run", "--out", out)
         assert code == 2 and "--out must be a folder to write to" in err
-    code, _, err = fedepm(capsys, "compare", "--plot", tmp_path / "file" / "a.png")
-    assert code == 2 and "--plot must be a folder" in err
+    code, _, err = fedepm(capsys, "run", "--out", tmp_path / "a" / "b")
+    assert code == 2 and "--out must be a folder" in err and f"no folder {tmp_path / 'a'}" in err
+    assert not (tmp_path / "a").exists()
+    for folder in ("file", "a"):
+        code, _, err = fedepm(capsys, "compare", "--plot", tmp_path / folder / "a.png")
+        assert code == 2 and "--plot must be a file to write to" in err and "no folder" in err
+    assert not (tmp_path / "a").exists()
     code, _, err = fedepm(capsys, "compare", "--plot", tmp_path / "a.doc")
     assert code == 2 and "suffix must be one of" in err
     (tmp_path / "folder.png").mkdir()

@@ -219,6 +219,7 @@ def test_bad_options_are_one_line_and_code_2(capsys, spec, tmp_path):
         ([spec, "--store", tmp_path / "no" / "a.sqlite"], "does not exist"),
         ([spec, "--store", tmp_path / "text.sqlite"], "text.sqlite is not a store of runs"),
         ([spec, "--store", tmp_path], "is a folder, a store is a file"),
+        ([spec, "--dry-run", "--trials", 10**8], "at most 1,000,000 runs, got 800,000,000"),
         ([], "Missing argument 'SPEC.toml'"),
     ):
         code, _, err = fedepm(capsys, "sweep", *arguments)
@@ -493,16 +494,21 @@ def test_runs_prune(capsys, spec):
 
 
 def test_bad_input_of_runs_is_one_line_and_code_2(capsys, store, tmp_path):
+    empty = tmp_path / "empty.sqlite"
+    empty.touch()
     for arguments, message in (
         (["list", tmp_path / "no.sqlite"], "no store at"),
         (["list", store, "--where", "local_step=2"], "where must name columns of"),
         (["list", store, "--where", "local_steps"], "where must be conditions such as"),
+        (["list", empty], "empty.sqlite is empty, it is not a store of runs"),
+        (["list", ROOT / "README.md"], "README.md is not a store of runs"),
+        (["list", store, "--where", "clients=abc"], "where must compare clients, such as 4, with"),
         (["list", store, "--limit", "-1"], "limit must be an integer >= 0"),
         (["show", store, "xyz"], "has no run xyz"),
         (["show", store, ""], "has several runs"),
         (["compare", store, "--by", "colour"], "by must name columns of"),
         (["export", store, tmp_path / "a.doc"], "suffix of the file must be one of '.csv'"),
-        (["export", store, "/proc/nothing/a.csv"], "folder of the file must be a folder to write"),
+        (["export", store, tmp_path / "no" / "a.csv"], "FILE must be a file to write to, got"),
         (["prune", store], "--where must say which runs to delete"),
         (["prune", tmp_path / "no.sqlite", "--where", "trial=1"], "no store at"),
         (["nonsense"], "No such command 'nonsense'"),
@@ -547,6 +553,7 @@ def test_sweep_draws(capsys, tmp_path, plot):
     (["--plot", "rounds"], "--plot must be MEASURE:PARAMETER"),
     (["--plot", "rounds:clients", "--plot-out", "x.txt"], "suffix must be one of"),
     (["--plot-out", "x.png"], "--plot-out needs --plot"),
+    (["--plot", "rounds:local_steps", "--plot-out", "no/x.png"], "--plot-out must be a file to"),
 ])  # fmt: skip
 def test_a_bad_plot_is_found_before_any_run(capsys, tmp_path, options, message):
     spec = tmp_path / "a.toml"

@@ -250,6 +250,26 @@ def test_names():
     assert repr(data) == "<FederatedData arrays: 6 rows, 3 features, 3 clients of 2 to 2 rows>"
 
 
+def test_names_of_a_data_frame():
+    names = ("age", "income", "height")
+    frame = pd.DataFrame(X, columns=names)
+    client = [0, 0, 0, 1, 1, 1]
+    pieces = [(frame[:3], Y[:3]), (frame[3:], Y[3:])]
+    for data in (
+        FederatedData.split(frame, Y, client),
+        FederatedData.split(frame, Y, client, scale="unit-norm"),
+        FederatedData(frame, Y, [3, 3]),
+        FederatedData.from_clients(pieces),
+    ):
+        assert data.feature_names == names
+    assert FederatedData.split(frame, Y, client, feature_names="xyz").feature_names == tuple("xyz")
+    assert FederatedData.from_clients(pieces, feature_names="xyz").feature_names == tuple("xyz")
+    assert FederatedData.split(pd.DataFrame(X), Y, client).feature_names is None
+    turned = frame[["age", "height", "income"]]
+    with pytest.raises(ValueError, match=r"clients\[1\] must have the columns of clients\[0\], in"):
+        FederatedData.from_clients([pieces[0], (turned[3:], Y[3:])])
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

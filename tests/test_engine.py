@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import golden
@@ -19,16 +21,20 @@ from scipy import sparse
 from fedepm_fast import (
     FedEPM,
     FederatedData,
+    Result,
     SFedAvg,
     SFedProx,
+    Sweep,
     datasets,
     engine,
     run,
+    sweep,
 )
+from fedepm_fast.kernels import _jit, accuracy
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.objectives import Logistic, as_objective
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
-from fedepm_fast.stopping import NoRule, ReleasedRule, StoppingRule, TextRule
+from fedepm_fast.stopping import RULES, NoRule, ReleasedRule, StoppingRule, TextRule
 
 # Many of the random parameters below diverge, in the same way for both.
 pytestmark = pytest.mark.filterwarnings("ignore::fedepm_fast.DivergenceWarning")
@@ -214,11 +220,11 @@ def test_diverging_runs_end_in_the_same_finite_state(algorithm, objective):
 @dataclasses.dataclass(frozen=True)
 class SmallEnough(StoppingRule):
     below: float = 0.0
-    name = "small_enough"
+    reasons: tuple = ("gradient_norm",)
 
     def fired(self, n, m, objective, grad_mean_sq):
         assert len(objective) == len(grad_mean_sq)
-        return ("gradient_norm",) if objective[-1] / m < self.below else ()
+        return self.reasons if objective[-1] / m < self.below else ()
 
 
 @pytest.mark.parametrize("algorithm", [cls(local_steps=3) for cls in ALGORITHMS])
@@ -263,6 +269,63 @@ def test_own_rule(below):
         assert_agree(*both(algorithm, data, stopping=SmallEnough(below), max_rounds=9), rtol=1e-8)
 
 
+def test_reasons_of_an_own_rule(tmp_path, monkeypatch):
+    data, reasons = small_data(), ("low enough", "gradient_norm")
+    rule = SmallEnough(0.68, reasons)
+    algorithm = FedEPM(mu0=5.0, noise="none")
+    results = both(algorithm, data, stopping=rule, callback=lambda info: info.tau == 99)
+    assert_agree(*results)
+    for result in results:
+        assert 0 < result.rounds < 99 and result.reasons == reasons
+        assert result.settings["stopping"] == "SmallEnough"
+        assert result.message == "low enough; the gradient is small"
+        assert "low enough" in str(result) and "low enough" in repr(result)
+        result.save(tmp_path / "r.npz")
+        assert str(Result.load(tmp_path / "r.npz")) == str(result)
+    monkeypatch.setitem(RULES, "SmallEnough", SmallEnough)
+    table = sweep(Sweep(algorithm, data, stopping=rule)).table()
+    assert table["reasons"] == ["low enough+gradient_norm"]
+    assert (table["stopping"], table["below"]) == (["SmallEnough"], [0.68])
+
+
+@pytest.mark.parametrize("found", [None, True, "low", 3, ("low", 3), {"low"}, ("",), ["a+b"]])
+def test_what_a_rule_may_not_return_is_told(found):
+    message = "fired of the stopping rule SmallEnough must return a tuple of strings, .*, got"
+    for name in ("compiled", "reference"):
+        with pytest.raises((TypeError, ValueError), match=message):
+            run(FedEPM(), small_data(), stopping=SmallEnough(1e9, found), engine=name)
+
+
+def test_what_callbacks_see_is_read_only_and_stays_true():
+    names = ("objective", "grad_mean_sq", "accuracy", "elapsed", "local_time", "snr")
+    for engine_name in ("compiled", "reference"):
+        kept, copies = [], []
+
+        def look(info, kept=kept, copies=copies):
+            kept.append(info)
+            copies.append((info.x.copy(), *(list(getattr(info, name)) for name in names)))
+            for change in (
+                lambda: info.x.fill(0.0),
+                lambda: info.objective.append(0.0),
+                lambda: info.objective.__setitem__(0, 0.0),
+                lambda: setattr(info, "objective", []),
+            ):
+                with pytest.raises((ValueError, AttributeError)):
+                    change()
+
+        result = run(FedEPM(), small_data(), rounds=4, engine=engine_name, callback=look)
+        for tau, (info, (x, *values)) in enumerate(zip(kept, copies, strict=True)):
+            assert info.tau == tau
+            np.testing.assert_array_equal(info.x, x)
+            np.testing.assert_array_equal(x, result.history["x"][tau])
+            assert [list(getattr(info, name)) for name in names] == values
+            assert info.objective == result.history["objective"][: tau + 1].tolist()
+            assert info.local_time[:-1] == result.history["local_time"][:tau].tolist()
+            assert info.local_time[-1] == 0.0 and len(info.snr) == tau + 1
+            with pytest.raises(IndexError, match="is outside of"):
+                info.objective[tau + 1]
+
+
 def test_accuracy_of_the_last_round_only():
     data = small_data()
     full = run(FedEPM(mu0=20.0), data, rounds=4)
@@ -273,6 +336,36 @@ def test_accuracy_of_the_last_round_only():
     for result in both(FedEPM(mu0=20.0), regression, objective="least_squares", rounds=2,
                        every_accuracy=False):  # fmt: skip
         assert "accuracy" not in result.history and result.accuracy is None
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="nothing is compiled")
+@pytest.mark.parametrize("callback", [None, lambda info: False])
+def test_times_begin_when_everything_is_compiled(monkeypatch, callback):
+    """Whatever the first run finds compiled, or in the cache on disk."""
+    data = small_data()
+    run(FedEPM(), data, rounds=1, callback=callback)  # so that it is in the cache
+    fresh = []
+
+    def make(factory):
+        def made(*of):
+            fresh.append(factory.__wrapped__(*of))
+            return fresh[-1]
+
+        return functools.cache(made)
+
+    monkeypatch.setattr(engine.kernel, "rounds_kernel", make(engine.kernel.rounds_kernel))
+    monkeypatch.setattr(accuracy, "_counting", make(accuracy._counting))
+    fresh.append(_jit.kernel(engine.kernel.prepare.py_func))
+    monkeypatch.setattr(engine.kernel, "prepare", fresh[0])
+    known = []
+
+    def clock():
+        known.append([len(dispatcher.overloads) for dispatcher in fresh])
+        return time.perf_counter()
+
+    monkeypatch.setattr(engine, "perf_counter", clock)
+    run(FedEPM(), data, rounds=2, callback=callback)
+    assert len(known) > 2 and known[0] == known[-1] == [1] * (2 if callback is None else 3)
 
 
 def test_what_has_no_kernels_is_left_to_the_reference():

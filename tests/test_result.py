@@ -56,6 +56,18 @@ def test_save_and_load(result, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["result.npz"]
 
 
+@pytest.mark.parametrize("write", [Result.save, Result.to_csv])
+def test_where_nothing_can_be_written_is_told(result, tmp_path, write):
+    for path, message in (
+        (tmp_path / "a" / "b" / "r.npz", f"r.npz cannot be written: there is no folder {tmp_path}"),
+        (tmp_path, "is a folder, not a file to write to"),
+        ("/proc/r.npz", "/proc/r.npz cannot be written: No such file or directory"),
+    ):
+        with pytest.raises(OSError, match=message):
+            write(result, path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_damaged_files_are_named(result, tmp_path):
     path = tmp_path / "result.npz"
     result.save(path)

@@ -114,6 +114,27 @@ def test_mixed_presets_diverge_with_a_message_and_finite_numbers():
         assert np.isfinite(array).all()
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "objective", "start", "blamed"),
+    [
+        (FedEPM(mu0=1e-300), Logistic(), None, "mu0 must be larger, got 1e-300, which divides"),
+        (FedEPM(mu0=5e-324), Logistic(), np.ones(5), "mu0 must be larger, got 4.94066e-324"),
+        (SFedAvg(mu0=1e-300), Logistic(), None, "mu0 must be larger"),
+        (FedEPM(), Logistic(beta=1e300), None, r"beta must be smaller, got 1e\+300: the obj"),
+        (FedEPM(), Logistic(weights=[0, 1, 1e300, 1, 1]), None, "weights must be smaller"),
+        (FedEPM(noise="none"), Logistic(), np.full(5, -1e200), r"start must be .* up to 1e\+200"),
+        (FedEPM(), "huge", None, r"data must be brought to scale, got numbers up to"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_what_overflows_at_once_is_named(algorithm, objective, start, blamed, engine):
+    data = small_data()
+    if objective == "huge":
+        data, objective = FederatedData(data.features * 1e200, data.labels, data.client_sizes), None
+    with pytest.raises(ValueError, match=f"{blamed}.* overflows at the first point"):
+        run(algorithm, data, objective=objective or "logistic", start=start, engine=engine)
+
+
 @pytest.mark.parametrize("learning_rate", [1e6, 1e120, 1e300])
 def test_overflow_is_divergence(learning_rate):
     data = small_data(task="regression")
@@ -122,6 +143,10 @@ def test_overflow_is_divergence(learning_rate):
     assert result.diverged
     for array in (result.x, result.W, result.Z, result.history["objective"]):
         assert np.isfinite(array).all()
+
+
+def given(m, selections, rounds):
+    return GivenRandomness([[0]] * selections, np.zeros((m, 5)), np.zeros((rounds, m, 5)))
 
 
 @pytest.mark.parametrize(
@@ -139,11 +164,25 @@ def test_overflow_is_divergence(learning_rate):
         ({"start": np.zeros(4)}, ValueError, r"start must have shape \(5\)"),
         ({"start": np.full(5, np.nan)}, ValueError, "start must be finite"),
         ({"engine": "gpu"}, ValueError, "engine must be one of"),
+        ({"randomness": 5}, TypeError, "randomness must be GivenRandomness, or None .*, got 5 of"),
+        ({"randomness": np.random.default_rng()}, TypeError, "randomness must be GivenRandomness"),
+        ({"randomness": given(5, 2, 2)}, ValueError, r"unit_noise_init must have shape \(6, 5\)"),
+        ({"randomness": given(6, 4, 4)}, ValueError, r"selected must cover 5 rounds .*, got 4"),
+        ({"randomness": given(6, 5, 3)}, ValueError, "unit_noise must cover 4 rounds .*, got 3"),
+        ({"randomness": given(6, 0, 0), "rounds": None}, ValueError, "selected must cover 1 round"),
     ],
 )
-def test_bad_arguments_are_named(arguments, error, message):
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_bad_arguments_are_named(arguments, error, message, engine):
+    if "randomness" in arguments:
+        arguments = {"rounds": 4, **arguments}
     with pytest.raises(error, match=message):
-        run(FedEPM(), small_data(), **arguments)
+        run(FedEPM(), small_data(), **{"engine": engine, **arguments})
+
+
+def test_noise_that_is_not_used_need_not_be_given():
+    quiet = run(FedEPM(noise="none"), small_data(), randomness=given(6, 5, 0), rounds=4)
+    assert quiet.rounds == 4
 
 
 def test_wrong_objects_are_named():

@@ -36,7 +36,10 @@ def record(i: int, *, error: str | None = None, seed: int = 0, **parameters) -> 
 def path(tmp_path):
     path = tmp_path / "runs.sqlite"
     with Store(path) as store:
-        store.add(record(i, local_steps=4 * (1 + i % 2), clients=50) for i in range(1, 101))
+        store.add(
+            record(i, local_steps=4 * (1 + i % 2), clients=50, max_iterations=None)
+            for i in range(1, 101)
+        )
     return path
 
 
@@ -123,6 +126,11 @@ def test_a_batch_is_added_whole_or_not_at_all():
         (["diverged=false", "failed=false", "trial=9"], [9]),
         (["diverged=true"], []),
         (["rounds>7"], []),
+        (["machine=here", "trial=9"], [9]),
+        (["machine=123"], []),
+        ({"clients": np.int64(50), "trial": np.array([3])}, [3]),
+        (["clients=none"], []),
+        (["max_iterations=5"], []),  # nothing tells of what kind it is
     ],
 )
 def test_where(path, where, trials):
@@ -139,6 +147,14 @@ def test_where(path, where, trials):
         (["local_steps="], "where must be conditions"),
         (["local_steps>4,8"], "where takes several values for = and != only"),
         (["local_steps>four"], "where must compare local_steps, such as 8"),
+        (["clients=abc"], "where must compare clients, such as 50, .* got 'abc'"),
+        (["clients=50,abc"], "where must compare clients, such as 50, .* got 'abc'"),
+        (["clients!=true"], "where must compare clients, such as 50, .* got True"),
+        ({"algorithm": 3}, "where must compare algorithm, such as 'fedepm', .* got 3"),
+        (["rounds>=abc"], "where must compare rounds, such as 1, .* got 'abc'"),
+        (["diverged=maybe"], "where must compare diverged, such as True, .* got 'maybe'"),
+        (["failed=2"], "where must compare failed, such as True, .* got 2"),
+        ({"machine": 3}, "where must compare machine, such as 'a-name', .* got 3"),
         ({"local_steps": []}, "local_steps must not be an empty list"),
         ("local_steps=4", "where must be a mapping or a list of conditions"),
     ],
@@ -239,6 +255,10 @@ def test_what_is_not_a_store_is_refused_and_left_as_it_is(tmp_path):
             with pytest.raises(StoreError, match="is not a store of runs"):
                 Store(path, readonly=readonly)
         assert path.read_bytes() == before
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(StoreError, match=r"empty\.sqlite is empty, it is not a store of runs"):
+        Store(tmp_path / "empty.sqlite", readonly=True)
+    assert len(Store(tmp_path / "empty.sqlite")) == 0  # to write to, it becomes one
     with pytest.raises(StoreError, match="is a folder"):
         Store(tmp_path)
     with pytest.raises(StoreError, match=r"the folder of .* does not exist"):

@@ -1,20 +1,14 @@
-"""Sweeps: what they consist of, and that nothing but that decides what comes out."""
+"""What sweeps consist of: grids, sources, cells and their names."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 
-import commands
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from problems import small_data
 from scipy import sparse
+from small_sweeps import SMALL, small_sweep
 
 from fedepm_fast import (
     FedEPM,
@@ -26,42 +20,16 @@ from fedepm_fast import (
     SFedProx,
     Store,
     Sweep,
-    _backends,
-    _execute,
     datasets,
     grid,
     loaders,
     partition,
-    run,
     sources,
     stopping,
     sweep,
 )
 from fedepm_fast._cells import Cell
-from fedepm_fast._plan import Plan
-from fedepm_fast._record import MEASURES, Outcome
 from fedepm_fast.randomness import split_seed
-from fedepm_fast.sweeps import SweepInterrupted
-
-SMALL = sources.Synthetic(clients=4, samples=40, features=3)
-TIMES = ("total_time", "local_time", "elapsed")
-
-
-def small_sweep(**changed) -> Sweep:
-    algorithms = grid(FedEPM, local_steps=[2, 4]) + grid(SFedAvg, local_steps=3)
-    return Sweep(algorithms, SMALL, **{"trials": 6, "max_rounds": 5, **changed})
-
-
-def timeless(result) -> tuple:
-    """Everything of the runs, to the last bit, but times and places."""
-    apart = (*TIMES, "machine", "created")
-    table = {name: column for name, column in result.table().items() if name not in apart}
-    histories = {
-        run_id: {name: v.tobytes() for name, v in history.items() if name not in TIMES}
-        for run_id, history in result.histories().items()
-    }
-    return table, histories
-
 
 # Grids --------------------------------------------------------------------------------
 
@@ -102,6 +70,17 @@ def test_zipped_axes_move_together():
 def test_bad_grids_are_told(zips, axes, message):
     with pytest.raises((ValueError, TypeError), match=message):
         grid(dict, zip=zips, **axes)
+
+
+def test_what_is_too_many_to_hold_is_told_at_once():
+    thousand = list(range(1000))
+    with pytest.raises(ValueError, match=r"at most 1,000,000 combinations, got 1,000,000,000"):
+        grid(dict, a=thousand, b=thousand, c=thousand)
+    for trials in (10**15, range(10**15)):
+        with pytest.raises(ValueError, match="at most 1,000,000"):
+            Sweep(FedEPM(), SMALL, trials=trials)
+    with pytest.raises(ValueError, match="at most 1,000,000 cells, got 3,000,000"):
+        Sweep([FedEPM()] * 3, SMALL, max_rounds=thousand, max_iterations=thousand)
 
 
 # Sources ------------------------------------------------------------------------------
@@ -352,330 +331,3 @@ def test_what_does_not_fit_is_found_before_any_work(tmp_path):
         pytest.raises(ValueError, match="store must be one to write to"),
     ):
         sweep(small_sweep(), store=store)
-
-
-# Doing them ---------------------------------------------------------------------------
-
-
-def test_a_run_of_a_sweep_is_the_run_itself():
-    algorithms = [FedEPM(local_steps=4), SFedAvg(local_steps=2), SFedProx(local_steps=2)]
-    result = sweep(Sweep(algorithms, clients=12, trials=[0, 3], seed=7, max_rounds=6), keep_x=True)
-    table = result.to_pandas()
-    rows = iter(table.to_dict("records"))
-    for algorithm in algorithms:
-        for trial in (0, 3):
-            data = datasets.adult(clients=12, seed=split_seed(7, trial))
-            want = run(algorithm, data, seed=7, trial=trial, max_rounds=6, every_accuracy=False)
-            row = next(rows)
-            assert (row["algorithm"], row["local_steps"], row["clients"], row["trial"]) == (
-                algorithm.name, algorithm.local_steps, 12, trial,
-            )  # fmt: skip
-            for name in ("mean_objective", "rounds", "iterations", "snr", "accuracy", "diverged"):
-                assert row[name] == getattr(want, name)
-            assert row["reasons"] == "+".join(want.reasons)
-            assert row["grad_mean_sq"] == want.history["grad_mean_sq"][-1]
-            history = result.history(row["run_id"])
-            assert history.keys() == want.history.keys()
-            for name in history.keys() - set(TIMES):
-                np.testing.assert_array_equal(history[name], want.history[name])
-    assert table["lam"].notna().tolist() == [True] * 2 + [False] * 4
-    assert table.columns[:3].tolist() == ["run_id", "algorithm", "local_steps"]
-    assert {"participation", "epsilon", "eta", "learning_rate", "partition", "objective",
-            "seed", *MEASURES} <= set(table.columns)  # fmt: skip
-
-
-def test_trials_differ_in_split_selection_and_noise():
-    result = sweep(Sweep(FedEPM(), clients=5, trials=4, rounds=0))
-    starts = {result.history(run_id)["objective"][0] for run_id in result}
-    assert len(starts) == 4
-    fixed = sweep(Sweep(FedEPM(noise="none"), small_data(), trials=3, rounds=0))
-    assert len({fixed.history(run_id)["objective"][0] for run_id in fixed}) == 1
-
-
-@pytest.fixture(scope="module")
-def expected():
-    return timeless(sweep(small_sweep(), jobs=1))
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-@pytest.mark.parametrize("backend", ["threads", "processes"])
-def test_backend_and_jobs_change_nothing(expected, backend, jobs):
-    assert timeless(sweep(small_sweep(), backend=backend, jobs=jobs)) == expected
-
-
-def test_a_dask_cluster_changes_nothing(expected):
-    import distributed
-
-    with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as client:
-        assert timeless(sweep(small_sweep(), backend="dask", address=client)) == expected
-        assert not _execute._installed  # the workers are left as they were
-
-
-def test_a_dask_worker_that_dies_changes_nothing():
-    import distributed
-
-    made = small_sweep(trials=60)
-    want = timeless(sweep(made))
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        first = next(iter(cluster.workers.values()))
-        killed = []
-
-        def kill(done, total, failed):
-            if done >= 40 and not killed:
-                killed.append(done)
-                os.kill(first.pid, signal.SIGKILL)
-
-        result = sweep(made, backend="dask", address=cluster.scheduler_address, progress=kill)
-    assert killed and killed[0] < len(made)
-    assert timeless(result) == want
-
-
-def test_order_and_grouping_change_nothing(expected, monkeypatch):
-    runs = list(small_sweep())
-    np.random.default_rng(0).shuffle(runs)
-    shuffled = Sweep.from_cells([])
-    shuffled._set(runs)
-    one = sweep(shuffled)
-    monkeypatch.setattr(_backends.Threads, "target", 1e9)
-    other = sweep(shuffled, jobs=2)
-    ids = [r.run_id for r in small_sweep()]
-    for result in (one, other):
-        result.run_ids = tuple(ids)
-        assert timeless(result) == expected
-
-
-def test_sharing_a_split_changes_nothing(expected, monkeypatch):
-    made = []
-    split = sources.Synthetic.split
-    monkeypatch.setattr(
-        sources.Synthetic, "split", lambda self, seed: made.append(seed) or split(self, seed)
-    )
-    assert timeless(sweep(small_sweep(), jobs=1)) == expected
-    assert len(set(made)) == 6  # one for each trial, whatever the cell
-
-
-def test_a_store_is_resumed_and_extended(tmp_path, monkeypatch):
-    done = []
-    execute = _execute.execute
-    monkeypatch.setattr(
-        _execute, "execute", lambda cell, s, t, data: done.append(t) or execute(cell, s, t, data)
-    )
-    path = tmp_path / "a.sqlite"
-    first = sweep(small_sweep(trials=2), store=path)
-    assert len(done) == 6
-    second = sweep(small_sweep(trials=4), store=path)
-    assert sorted(done[6:]) == [2, 2, 2, 3, 3, 3]
-    again = sweep(small_sweep(trials=4), store=path)
-    assert len(done) == 12
-    assert timeless(second) == timeless(again) == timeless(sweep(small_sweep(trials=4)))
-    assert timeless(first) == timeless(sweep(small_sweep(trials=2)))
-    with Store(path) as store:
-        assert len(store) == 12
-        assert len(sweep(small_sweep(trials=4), store=store)) == 12
-        assert len(store) == 12  # still open
-
-
-def test_a_run_that_raises_is_recorded_and_tried_again(tmp_path, monkeypatch):
-    execute = _execute.execute
-    commands.fail_one_trial(monkeypatch, "this one\nfails")
-    path = tmp_path / "a.sqlite"
-    result = sweep(small_sweep(), store=path)
-    assert list(result.failed.values()) == ["ValueError: this one\nfails"]
-    assert repr(result) == "<SweepResult of 18 runs, 1 failed>"
-    (run_id,) = result.failed
-    assert result.history(run_id) == {}
-    row = result.to_pandas().set_index("run_id").loc[run_id]
-    assert (row["algorithm"], row["trial"]) == ("sfedavg", 1)
-    assert np.isnan(row["mean_objective"])
-    monkeypatch.setattr(_execute, "execute", execute)
-    assert timeless(sweep(small_sweep(), store=path)) == timeless(sweep(small_sweep()))
-
-
-def test_a_split_that_fails_in_a_later_trial_is_recorded(monkeypatch):
-    split = sources.Synthetic.split
-
-    def fail(self, seed):
-        if seed == split_seed(0, 4):
-            raise ValueError("no such split")
-        return split(self, seed)
-
-    monkeypatch.setattr(sources.Synthetic, "split", fail)
-    result = sweep(small_sweep(), jobs=2)
-    assert set(result.failed.values()) == {"ValueError: no such split"}
-    assert len(result.failed) == 3
-
-
-@pytest.mark.parametrize("backend", ["threads", "processes"])
-def test_a_run_that_diverges_is_a_result(backend):
-    wild = Sweep(
-        SFedAvg(learning_rate=1e6),
-        sources.Synthetic("least_squares", clients=4, samples=40, features=3),
-        objective="least_squares",
-        trials=3,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = sweep(wild, backend=backend, jobs=1)
-    assert result.failed == {}
-    assert result.to_pandas()["diverged"].all()
-    assert set(result.table()["reasons"]) == {"diverged"}
-
-
-def test_progress_is_told_and_nothing_is_shown_without_a_terminal(capsys):
-    told = []
-    sweep(small_sweep(), progress=lambda *counts: told.append(counts), jobs=2)
-    done = [counts[0] for counts in told]
-    assert done == sorted(done)
-    assert told[-1] == (18, 18, 0)
-    sweep(small_sweep())
-    assert capsys.readouterr() == ("", "")
-
-
-def test_the_bar_counts(monkeypatch):
-    from fedepm_fast._progress import Bar
-
-    bar = Bar(5, 20)
-    with bar:
-        bar.update([Outcome("a", 0, 0, 0, None, (), None, "", "", 1.0)] * 3)
-        bar.update([Outcome("a", 0, 0, 0, "no", (), None, "", "", 1.0)])
-    (task,) = bar.bar.tasks
-    assert (task.completed, task.total, task.fields["failed"]) == (9, 20, "1 failed")
-
-
-def test_ctrl_c_keeps_what_finished(tmp_path):
-    def interrupt(done, total, failed):
-        if done >= 5:
-            raise KeyboardInterrupt
-
-    path = tmp_path / "a.sqlite"
-    with pytest.raises(SweepInterrupted, match=r"interrupted, \d+ of 18 runs are kept in") as told:
-        sweep(small_sweep(), store=path, jobs=1, progress=interrupt)
-    with Store(path) as store:
-        kept = len(store)
-    assert 5 <= kept < 18
-    assert f"{kept} of 18" in str(told.value)
-    assert timeless(sweep(small_sweep(), store=path)) == timeless(sweep(small_sweep()))
-    with pytest.raises(SweepInterrupted, match="without a store nothing is kept"):
-        sweep(small_sweep(), jobs=1, progress=interrupt)
-
-
-# Workers that die ---------------------------------------------------------------------
-
-
-class Mortal(sources.Synthetic):
-    """Data whose making kills the process, the first time or always."""
-
-    def split(self, seed):
-        if seed == split_seed(0, 2) and (self.always or not os.path.exists(self.marker)):
-            open(self.marker, "w").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().split(seed)
-
-
-@pytest.mark.parametrize("always", [False, True])
-def test_runs_of_a_process_that_dies_are_done_by_others(expected, tmp_path, always):
-    source = Mortal(**{k: v for k, v in dataclasses.asdict(SMALL).items() if k != "name"})
-    object.__setattr__(source, "marker", str(tmp_path / "died"))
-    object.__setattr__(source, "always", always)
-    algorithms = [] if always else grid(FedEPM, local_steps=[2, 4])
-    algorithms += [SFedAvg(local_steps=3)]
-    result = sweep(Sweep(algorithms, source, trials=6, max_rounds=5), backend="processes", jobs=1)
-    assert os.path.exists(tmp_path / "died")
-    if not always:
-        assert timeless(result) == expected
-        return
-    table = result.to_pandas()
-    assert set(table[table["error"].isna()]["trial"]) >= {0, 1, 5}
-    assert table[table["trial"] == 2]["error"].str.startswith("the worker was lost 3 times").all()
-
-
-def test_a_lost_cluster_ends_the_sweep_and_keeps_what_finished(tmp_path, monkeypatch):
-    class Lost(_backends.Threads):
-        def check(self):
-            raise RuntimeError("the cluster is gone")
-
-        def submit(self, task):
-            if len(self.cells) and any(trial >= 3 for *_, trial in task):
-                future = ThreadPoolExecutor(1).submit(int, "x")
-                return future
-            return super().submit(task)
-
-    monkeypatch.setitem(_backends.BACKENDS, "threads", Lost)
-    with pytest.raises(RuntimeError, match="the cluster is gone"):
-        sweep(small_sweep(), store=tmp_path / "a.sqlite", jobs=1)
-    with Store(tmp_path / "a.sqlite") as store:
-        assert store.table()["trial"] == sorted(store.table()["trial"])
-        assert set(store.table()["trial"]) <= {0, 1, 2}
-
-
-def test_workers_that_never_get_anything_done_end_the_sweep(monkeypatch):
-    class Useless(_backends.Threads):
-        def submit(self, task):
-            return super().submit([("no such run",)])
-
-    monkeypatch.setitem(_backends.BACKENDS, "threads", Useless)
-    with pytest.raises(RuntimeError, match="no worker gets anything done: ValueError"):
-        sweep(small_sweep(trials=100))
-
-
-def test_workers_of_another_version_are_refused():
-    with pytest.raises(RuntimeError, match=r"this worker has fedepm_fast .*, the sweep was star"):
-        _execute.execute_installed("x", "0.0.0", [])
-
-
-# Plans --------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.integers(0, 3), max_size=200),
-    st.lists(st.floats(1e-4, 3), min_size=4, max_size=4),
-    st.integers(1, 4),
-)
-def test_a_plan_deals_every_run_once_in_tasks_of_about_the_target(cells, seconds, workers):
-    items = [(str(i), cell, 0, i) for i, cell in enumerate(cells)]
-    plan = Plan(items, 0.5, workers)
-    dealt = []
-    while task := plan.next():
-        known = [plan.seconds.get(item[1]) for item in task]
-        assert None not in known[:-1]  # a new cell ends a task
-        assert sum(t for t in known[:-1] if t is not None) < 0.5
-        dealt += task
-        plan.learn([Outcome(*item, None, (), None, "", "", seconds[item[1]]) for item in task])
-    assert dealt == items
-
-
-def test_lost_tasks_come_back_one_by_one():
-    items = [(str(i), i % 2, 0, i) for i in range(40)]
-    plan = Plan(items, 0.5, 1)
-    plan.learn([Outcome(*item, None, (), None, "", "", 1e-3) for item in items])
-    first = plan.next()
-    assert len(first) > 3
-    plan.again(first[:3])
-    assert [plan.next() for _ in range(3)] == [[item] for item in first[:3]]
-    assert plan.next()[0] == items[len(first)]
-
-
-def test_private_runs_in_a_sweep():
-    from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
-
-    mechanisms = [
-        LaplaceMechanism(total_epsilon=epsilon, public_scaling=True) for epsilon in (1.0, 5.0)
-    ]
-    mechanisms.append(GaussianMechanism(total_epsilon=1.0, public_scaling=True))
-    algorithms = [FedEPM(mechanism=mechanism, local_steps=2) for mechanism in mechanisms]
-    result = sweep(Sweep([*algorithms, FedEPM()], clients=5, trials=2, rounds=2))
-    table = result.to_pandas()
-    assert not result.failed
-    assert table["mechanism"].tolist()[:6] == ["laplace"] * 4 + ["gaussian"] * 2
-    assert table["total_epsilon"].tolist()[:6] == [1.0, 1.0, 5.0, 5.0, 1.0, 1.0]
-    assert table["mechanism"].isna().tolist()[6:] == [True, True]
-    want = run(algorithms[1], datasets.adult(clients=5, seed=split_seed(0, 1)), seed=0, trial=1,
-               rounds=2)  # fmt: skip
-    assert table["mean_objective"][3] == want.mean_objective
-    with pytest.raises(ValueError, match="rounds must be given"):
-        Sweep(algorithms[0], clients=5)

@@ -93,6 +93,7 @@ def audit(
     features : int
         At least 2.
     seed : int
+        In ``[0, 2**64)``; the runs of the second dataset have the seed after it.
 
     Returns
     -------
@@ -110,6 +111,7 @@ def audit(
     rounds = check_int("rounds", rounds, low=1)
     runs = check_int("runs", runs, low=10)
     features = check_int("features", features, low=2)
+    seed = check_int("seed", seed, high=2**64 - 1)
     level = check_real("confidence", confidence, low=0.0, high=1.0, open_low=True, open_high=True)
     mechanism = algorithm.mechanism
     size = 1.0
@@ -122,7 +124,7 @@ def audit(
     start[:2] = _MARGIN / size, -_MARGIN / size
     scores = []
     for which in range(2):
-        seen = _runs(resolved[which], problems[which], start, rounds, runs, seed + which)
+        seen = _runs(resolved[which], problems[which], start, rounds, runs, (seed + which) % 2**64)
         first, second = (
             _log_likelihood(a, p, start, seen) for a, p in zip(resolved, problems, strict=True)
         )

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from .._validation import check_int
 from ..algorithms import Algorithm, FedEPM
+from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData, column_norms
 from ..objectives import Problem
 from ..randomness import GivenRandomness
-from ..reference import Callback, RoundInfo, participations, uploads
+from ..reference import participations, uploads
 from ..stopping import NoRule
 from .mechanisms import Mechanism, clipped_data
 

@@ -46,20 +46,32 @@ class Tradeoff:
         return sorted({row["total_epsilon"] for row in self.rows})
 
     def __str__(self) -> str:
-        lines = [f"{'epsilon':>8}{'f(x)/m':>10}{'closed':>9}{'worst tenth':>13}{'accuracy':>10}"]
+        table = [["epsilon", "f(x)/m", "closed", "worst tenth", "accuracy"]]
         for epsilon in self.epsilons:
             closed = self.column("closed", epsilon)
-            lines.append(
-                f"{epsilon:>8g}{np.median(self.column('mean_objective', epsilon)):>10.4f}"
-                f"{np.median(closed):>9.1%}{np.quantile(closed, 0.1):>13.1%}"
-                f"{np.median(self.column('accuracy', epsilon)):>10.4f}"
+            table.append(
+                [
+                    f"{epsilon:g}",
+                    _number(np.median(self.column("mean_objective", epsilon))),
+                    *(
+                        f"{share:.1%}" if abs(share) < 1e4 else f"{100 * share:.3g}%"
+                        for share in (np.median(closed), np.quantile(closed, 0.1))
+                    ),
+                    f"{np.median(self.column('accuracy', epsilon)):.4f}",
+                ]
             )
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        widths = [max(*pair) for pair in zip(widths, (8, 8, 7, 11, 8), strict=True)]
+        lines = [
+            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in table
+        ]
         first = self.rows[0]
         optimum, accuracy = (
             np.median([row[name] for row in self.rows]) for name in ("optimum", "optimum_accuracy")
         )
         lines.append(
-            f"without privacy {optimum:.4f} (optimum), accuracy {accuracy:.4f}; "
+            f"without privacy {_number(optimum)} (optimum), accuracy {accuracy:.4f}; "
             f"majority class {first['majority']:.4f}"
         )
         return "\n".join(lines)
@@ -95,6 +107,10 @@ class Tradeoff:
             ax.legend(frameon=False, fontsize=8)
         figure.supxlabel("median and quartiles of the runs", fontsize=8, color="0.35")
         return figure
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.6g}"
 
 
 def tradeoff(

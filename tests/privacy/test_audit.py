@@ -89,3 +89,11 @@ def test_same_seed_same_bound():
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_every_seed_is_taken():
+    mechanism = LaplaceMechanism(epsilon_per_round=0.5, clip=1.0)
+    assert audit(FedEPM(mechanism=mechanism), runs=10, seed=2**64 - 1).stated == 0.5
+    for wrong, error in ((-1, ValueError), (2**64, ValueError), (0.5, TypeError), ("1", TypeError)):
+        with pytest.raises(error, match="seed must be an integer from 0 to 18446744073709551615"):
+            audit(FedEPM(mechanism=mechanism), runs=10, seed=wrong)

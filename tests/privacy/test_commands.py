@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from commands import fedepm
 from fedepm_fast import FedEPM, Result, datasets, run
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.privacy.defaults import SETTINGS, private_settings
-from fedepm_fast.privacy.tradeoff import tradeoff
+from fedepm_fast.privacy.tradeoff import Tradeoff, tradeoff
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.25, 0.5, 1, 2, 5, 20, 1e3])
@@ -137,6 +138,21 @@ def test_tradeoff_of_ones_own_data():
     assert row["seed"] == 7 and row["guarantee"].startswith("each client: epsilon <= 2")
     with pytest.raises(ValueError, match="epsilons must hold"):
         tradeoff(lambda seed: None, epsilons=[])
+
+
+@pytest.mark.parametrize("size", [1.0, 1e5, 1e9, 1e300, -1e12])
+def test_columns_of_a_tradeoff_stay_apart(size):
+    row = {
+        "total_epsilon": 1.2345678e-5, "mean_objective": size, "closed": -size, "accuracy": 0.5,
+        "optimum": 0.25, "optimum_accuracy": 0.75, "majority": 0.5,
+    }  # fmt: skip
+    header, first, second, _ = str(Tradeoff([row, row | {"total_epsilon": 2}])).splitlines()
+    assert len(header) == len(first) == len(second)
+    names = re.split(r" {2,}", header.strip())
+    assert names == ["epsilon", "f(x)/m", "closed", "worst tenth", "accuracy"]
+    epsilon, mean, *shares, accuracy = first.split()
+    assert (epsilon, accuracy) == ("1.23457e-05", "0.5000") and float(mean) == size
+    assert all(float(share[:-1]) == -100 * size for share in shares)
 
 
 def test_audit_command(capsys):
