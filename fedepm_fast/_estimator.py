@@ -35,6 +35,9 @@ PRECONDITIONERS = ("auto", "directions", "columns", "none")
 _HELD = 1 << 23
 #: Gradient steps of all clients after which coordinates are renewed.
 _RENEWED_AFTER = 100
+#: Default of `eta` in renewed coordinates, in units of bounds that hold near a point only: more
+#: than the half at which steps become unstable, as the curvature may grow beyond them.
+_ETA_RENEWED = 0.7
 #: Margins may shrink to so much of what they are before bounds of the curvature fail.
 _SHRINKAGE = 0.8
 
@@ -65,7 +68,7 @@ class _Stage:
         self.objective = goal.fit_to(self.data)
         self.n_parameters = self.objective.n_outputs * rows.shape[1]
         tol = check_real("tol", e.tol, low=0.0, open_low=True)
-        eta = (e._eta if everywhere else 1.0) if e.eta is None else e.eta
+        eta = (e._eta if everywhere else _ETA_RENEWED) if e.eta is None else e.eta
         eta = check_real("eta", eta, low=0.0, open_low=True)
         self.algorithm = FedEPM(
             preset="text",

@@ -55,9 +55,10 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     lam, eta, mu0 : float, optional
         FedEPM's penalty: weights of its l1 and quadratic part, and the penalty parameter of the
         local steps, in coordinates in which the Hessian is at most the identity (see
-        `preconditioner`). By default ``eta`` is 0.6 (1 for regression), ``mu0 = eta/2``, and
-        ``lam`` so small that it leaves the gradient of the solution below `tol`. A larger `lam`
-        lets the run end early: where all clients' gradients are at most lam, nothing moves.
+        `preconditioner`). By default ``eta`` is 0.6 (1 for regression; 0.7 where the
+        coordinates are renewed), ``mu0 = eta/2``, and ``lam`` so small that it leaves the gradient
+        of the solution below `tol`. A larger `lam` lets the run end early: where all clients'
+        gradients are at most lam, nothing moves.
         That the exact penalty theorem asks for (`theory.lam_star`) is of that kind.
     noise : {"none", "laplace", "standardized"}
         Of the uploads; see the package's notes on privacy, none of these protects anyone.

@@ -83,6 +83,15 @@ def table(name):
     return X[:d], y[:d]
 
 
+@pytest.mark.skipif(JIT_DISABLED, reason="more than a thousand rounds")
+def test_defaults_converge_within_the_cap():
+    """On rows as they come; a ConvergenceWarning would be an error."""
+    X, y = table("digits")
+    model = FedEPMClassifier(random_state=0).fit(X, y)
+    assert model.n_iter_ < 0.8 * model.max_rounds
+    assert model.history_["gradient_norm"][-1] < model.tol
+
+
 @pytest.mark.parametrize(
     ("name", "C"), [("breast_cancer", 1.0), ("digits", 0.01), ("adult", 1.0), ("adult", 1e-3)]
 )
