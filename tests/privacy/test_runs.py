@@ -248,18 +248,19 @@ def test_everything_is_recorded(tmp_path):
 
 
 def test_noise_of_an_upload_has_the_scale_that_its_budget_asks_for():
-    data = scaled(m=2, n=2000, largest=4)
+    m, n = 100, 40
+    data = scaled(m=m, n=n, largest=4)
     gaps = []
     for law in (LaplaceMechanism(total_epsilon=1e4), GaussianMechanism(total_epsilon=1e4)):
         algorithm = FedEPM(mechanism=law, participation=1.0, local_steps=4, start="broadcast")
         result = run(algorithm, data, rounds=1, seed=5)
         problem = make_problem(algorithm, data)
         resolved = algorithm.resolve(problem)
-        plan = resolved.plan(problem, np.ones(2, int))
-        S = np.arange(2)
-        scale = resolved.noise_scale(problem, S, np.zeros((2, 2000)), None, None, 0, plan)
-        noise = result.Z - result.W
-        spread = np.abs(noise).mean(axis=1) if law.order == 1 else noise.std(axis=1)
-        np.testing.assert_allclose(spread, scale, rtol=0.08)
+        plan = resolved.plan(problem, np.ones(m, int))
+        scale = resolved.noise_scale(problem, np.arange(m), np.zeros((m, n)), None, None, 0, plan)
+        unit = (result.Z - result.W) / scale[:, None]
+        spread = np.abs(unit).mean(axis=1) if law.order == 1 else unit.std(axis=1)
+        np.testing.assert_allclose(spread, 1.0, atol=5 / np.sqrt(n))
+        assert spread.mean() == pytest.approx(1.0, rel=0.05)
         gaps.append(scale)
     assert not np.allclose(*gaps)
