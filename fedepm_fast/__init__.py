@@ -38,6 +38,7 @@ _HOMES = {
 }
 _MODULES = (
     "aggregation",
+    "callbacks",
     "client",
     "datasets",
     "kernels",
@@ -59,6 +60,7 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from . import (
         aggregation,
+        callbacks,
         client,
         datasets,
         kernels,
