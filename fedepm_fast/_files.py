@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,16 +51,12 @@ def check_writable_folder(name: str, folder: str | os.PathLike[str]) -> Path:
         Naming the argument `name`, if it cannot.
     """
     folder = Path(folder)
-    reason = _missing(folder)
-    if reason is None:
-        try:
-            folder.mkdir(exist_ok=True)
-            _write_in(folder)
-        except OSError as error:
-            reason = error.strerror or str(error)
-    if reason is not None:
-        raise ValueError(f"{name} must be a folder to write to, got {folder}: {reason}")
-    return folder
+
+    def prove() -> None:
+        folder.mkdir(exist_ok=True)
+        _write_in(folder)
+
+    return _check(name, "folder", folder, prove)
 
 
 def check_writable_file(name: str, file: str | os.PathLike[str]) -> Path:
@@ -72,15 +68,25 @@ def check_writable_file(name: str, file: str | os.PathLike[str]) -> Path:
         Naming the argument `name`, if it cannot.
     """
     file = Path(file)
-    reason = f"{file} is a folder" if file.is_dir() else _missing(file)
+
+    def prove() -> None:
+        if file.is_dir():
+            raise OSError("that is a folder")
+        _write_in(file.parent)
+
+    return _check(name, "file", file, prove)
+
+
+def _check(name: str, kind: str, path: Path, prove: Callable[[], None]) -> Path:
+    reason = _missing(path)
     if reason is None:
         try:
-            _write_in(file.parent)
+            prove()
         except OSError as error:
             reason = error.strerror or str(error)
     if reason is not None:
-        raise ValueError(f"{name} must be a file to write to, got {file}: {reason}")
-    return file
+        raise ValueError(f"{name} must be a {kind} to write to, got {path}: {reason}")
+    return path
 
 
 def _missing(path: Path) -> str | None:
