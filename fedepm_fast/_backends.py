@@ -117,9 +117,7 @@ class Threads(Backend):
         self.pool = ThreadPool(self.jobs)
 
     def submit(self, task: Task) -> Outcomes:
-        return self.pool.submit(
-            lambda: execute_task(self.cells, task, self.keep_x, self.stopped)
-        )
+        return self.pool.submit(lambda: execute_task(self.cells, task, self.keep_x, self.stopped))
 
     def stop(self) -> None:
         self.stopped.set()

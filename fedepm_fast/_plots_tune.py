@@ -104,8 +104,9 @@ class _Scale:
         """Places from end to end."""
         return (np.geomspace if self.log else np.linspace)(*self.ends, count)
 
-    def draw(self, axis: Any, margin: float = 0.02) -> None:
+    def draw(self, axis: Any) -> None:
         """Name, scale and ticks of a matplotlib axis."""
+        margin = 0.02 if isinstance(self.axis, Range) else 0.06
         axis.axes.set(**{f"{axis.axis_name}label": parameter_label(self.name)})
         low, high = self.ends
         if self.log:
@@ -197,8 +198,9 @@ def _crosses(ax: Any, x: Array, y: Array) -> None:
 
 
 def _legend(figure: Figure, ax: Any) -> None:
+    """What marks stand for, above the axes, where it covers no data."""
     figure.legend(
-        *ax.get_legend_handles_labels(), loc="outside upper left", ncols=4, frameon=False,
+        *ax.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False,
         fontsize=9, handletextpad=0.3, columnspacing=1.4,
     )  # fmt: skip
 
@@ -230,7 +232,7 @@ def _smooth(
     field = np.ma.array(fitted, mask=far).reshape(len(grid[1]), len(grid[0]))
     levels = np.linspace(colours["norm"].vmin, colours["norm"].vmax, LEVELS + 1)
     ax.contourf(*grid, field, levels, zorder=1, **colours)
-    ax.contour(*grid, field, levels, colors="white", linewidths=0.5, alpha=0.7, zorder=2)
+    ax.contour(*grid, field, levels[1:-1], colors="white", linewidths=0.5, alpha=0.7, zorder=2)
 
 
 def _line(result: TuneResult, name: str) -> Figure:

@@ -73,7 +73,9 @@ def assign_folds(data: FederatedData, over: str, folds: int, seed: int) -> Folds
     """
     check_choice("over", over, OVER)
     folds = check_int("folds", folds, low=2)
-    rng = np.random.default_rng(np.random.SeedSequence(check_int("seed", seed), spawn_key=(_FOLDS,)))
+    rng = np.random.default_rng(
+        np.random.SeedSequence(check_int("seed", seed), spawn_key=(_FOLDS,))
+    )
     if over == "clients":
         if folds > data.n_clients:
             raise ValueError(
@@ -127,22 +129,3 @@ def make_folds(
         train, held_out = (data.subset(np.flatnonzero(rows)) for rows in (~held, held))
         made.append(Fold(train, Problem(held_out, loss), shares))
     return made
-
-
-def loss_score(fold: Fold, x: Array) -> float:
-    """The loss of the held-out rows at `x`."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return fold.average(fold.held_out.values(x))
-
-
-def accuracy_score(fold: Fold, x: Array) -> float:
-    """The share of the held-out rows whose label is predicted at `x`."""
-    problem = fold.held_out
-    held = problem.data
-    predicted = problem.objective.predict(problem.margins(held.features, x))
-    right = np.add.reduceat((predicted == held.labels).astype(np.float64), held.offsets[:-1])
-    return fold.average(right / held.client_sizes)
-
-
-#: What can be scored: the function, and whether more is better.
-SCORES = {"loss": (loss_score, False), "accuracy": (accuracy_score, True)}

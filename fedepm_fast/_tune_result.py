@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
-import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,30 +15,15 @@ from numpy.typing import NDArray
 
 from ._extras import require
 from ._files import replacing
+from ._tune_scores import mean_and_error
 from ._tune_space import Space, with_values
+from ._tune_text import as_code, as_toml, short, summary
 from .algorithms import Algorithm
 from .objectives import Objective
-from .result import LABELS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-_DEFAULTS = {"stopping": None, "rounds": None, "max_rounds": 500, "max_iterations": None}
-
-
-def mean_and_error(scores: Sequence[float], weights: Any) -> tuple[float, float]:
-    """The weighted mean of the folds' scores, and its standard error.
-
-    With shares M_k of the weights, ``sqrt(K / (K - 1) * sum_k M_k^2 (s_k - s)^2)``: for folds of
-    equal weight the standard deviation (ddof 1) over sqrt(K).
-    """
-    s, share = np.asarray(scores, dtype=np.float64), np.asarray(weights, dtype=np.float64)
-    share = share / share.sum()
-    mean = float(share @ s)
-    if len(s) < 2:
-        return mean, math.nan
-    return mean, math.sqrt(len(s) / (len(s) - 1) * float(((share * (s - mean)) ** 2).sum()))
 
 
 @dataclass(frozen=True)
@@ -94,7 +78,6 @@ class TuneTrial:
             error=kept.get("reason"),
             seconds=kept["seconds"],
         )
-
 
     @property
     def rounds(self) -> float | None:
@@ -170,9 +153,7 @@ class TuneResult:
         best = min(complete, key=lambda t: (sign * t.score, t.number))  # type: ignore[operator]
         if best.number:  # the first is what was given, and stays as open as that
             algorithm, objective = with_values(best.parameters, algorithm, objective)
-        return cls(
-            algorithm, objective, tuple(trials), best, space, weights, maximize, settings
-        )
+        return cls(algorithm, objective, tuple(trials), best, space, weights, maximize, settings)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -207,10 +188,6 @@ class TuneResult:
         gain = np.subtract(self.best.fold_scores, self.default.fold_scores)
         return Improvement(*mean_and_error(gain if self.maximize else -gain, self.fold_weights))
 
-    @property
-    def _run_settings(self) -> dict[str, Any]:
-        return {k: self.settings[k] for k, v in _DEFAULTS.items() if self.settings[k] != v}
-
     def importance(self) -> dict[str, float]:
         """How much of the score's variation among the best trials each parameter explains.
 
@@ -232,6 +209,7 @@ class TuneResult:
                     )
             shares: dict[str, float] = {}
             if len(study.trials) >= 4:
+                warnings.simplefilter("ignore", UserWarning)  # shares that are all alike
                 evaluator = optuna.importance.PedAnovaImportanceEvaluator()
                 shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
         if not sum(shares.values()) > 0:
@@ -242,38 +220,10 @@ class TuneResult:
     # For people ---------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        s = self.settings
-        states = [t.state for t in self.trials]
-        other = [f"{states.count(k)} {k}" for k in ("diverged", "failed", "pruned") if k in states]
-        told = "".join(f", {text}" for text in other)
-        name = LABELS.get(self.algorithm.name, self.algorithm.name)
-        what = "held-out " + (s["score"] if s["score"] == "accuracy" else "mean loss")
-        lines = [
-            f"{name} tuned over {s['folds']} folds of {s['over']}, {len(states)} trials{told}",
-            f"  {what:<22}{_measured(self.best)} (trial {self.best.number})",
-            f"  {'as given':<22}{_measured(self.default)}",
-        ]
-        gain = self.improvement
-        if gain is not None and self.best.number:
-            lines.append(
-                f"  {'better by':<22}{gain.mean:.6f} +- {gain.standard_error:.6f}, "
-                "fold against fold"
-            )
-        elif not self.best.number:
-            lines.append("  no trial is better than the algorithm as it was given")
-        rows = self.parameters.items()
-        if self.default.rounds is not None:
-            lines.append(
-                f"  {'communication rounds':<22}{self.best.rounds:<14.4g} "
-                f"given {self.default.rounds:.4g}"
-            )
-        lines += [
-            f"  {n:<22}{_short(v):<14} given {_short(self.default.parameters[n])}" for n, v in rows
-        ]
-        return "\n".join(lines)
+        return summary(self)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
+        values = ", ".join(f"{name}={short(value)}" for name, value in self.parameters.items())
         return (
             f"<TuneResult {self.algorithm.name}: {self.settings['score']}={self.score:.6g} with "
             f"{values}, {len(self.trials)} trials>"
@@ -281,7 +231,7 @@ class TuneResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, JSON-able."""
-        gain = self.improvement
+        gain, rule = self.improvement, self.settings["stopping"]
         return {
             "parameters": self.parameters,
             "score": self.score,
@@ -290,7 +240,7 @@ class TuneResult:
             "improvement": None if gain is None else gain._asdict(),
             "algorithm": self.algorithm.describe(),
             "objective": self.objective.describe(),
-            "settings": {**self.settings, "stopping": _rule_name(self.settings["stopping"])},
+            "settings": {**self.settings, "stopping": getattr(rule, "name", rule)},
             "space": {name: axis.describe() for name, axis in self.space.items()},
             "trials": [dataclasses.asdict(t) for t in self.trials],
         }
@@ -298,9 +248,11 @@ class TuneResult:
     # Tables -------------------------------------------------------------------------------
 
     def table(self) -> dict[str, list[Any]]:
-        """The trials as columns: ``number``, the parameters, ``score``, ``standard_error``,
-        ``rounds``, ``state``, ``error``, ``seconds``, ``fold_0``, ``fold_1``, ...; None where there is no
-        value."""
+        """The trials as columns; None where there is no value.
+
+        They are ``number``, the parameters, ``score``, ``standard_error``, ``rounds``, ``state``,
+        ``error``, ``seconds``, ``fold_0``, ``fold_1``, ...
+        """
         trials = self.trials
         found: dict[str, list[Any]] = {"number": [t.number for t in trials]}
         found |= {name: [t.parameters[name] for t in trials] for name in self.space}
@@ -331,19 +283,7 @@ class TuneResult:
 
     def code(self) -> str:
         """Python that makes the tuned algorithm and runs it on ``data``."""
-        objective, settings = _call(self.objective), self._run_settings
-        names = [type(self.algorithm).__name__, type(self.objective).__name__, "run"]
-        rule = settings.get("stopping")
-        more = ""
-        if rule is not None and not isinstance(rule, str):
-            more = f"from {type(rule).__module__} import {type(rule).__name__}\n"
-        options = {"objective": objective, **{k: repr(v) for k, v in settings.items()}}
-        given = ", ".join(f"{name}={value}" for name, value in options.items())
-        return (
-            f"from fedepm_fast import {', '.join(names)}\n{more}\n"
-            f"algorithm = {_call(self.algorithm)}\n"
-            f"result = run(algorithm, data, {given}, seed={self.settings['seed']})\n"
-        )
+        return as_code(self)
 
     def toml(self, data: Mapping[str, Any] | None = None) -> str:
         """A specification for `sweep` and ``fedepm sweep`` with the tuned algorithm.
@@ -359,19 +299,7 @@ class TuneResult:
         ValueError
             If the objective has weights, for which a specification has no word.
         """
-        objective = _changed(self.objective)
-        if "weights" in objective:
-            raise ValueError("weights of the objective have no place in a specification, use code")
-        top = {"objective": self.objective.name, **objective, **self._run_settings}
-        rule = top.get("stopping")
-        if rule is not None and not isinstance(rule, str):
-            top["stopping"] = {"rule": rule.name, **dataclasses.asdict(rule)}
-        top["seed"] = self.settings["seed"]
-        table = "[data] # to be filled in: source, clients, ...\n"
-        if data is not None:
-            table = "[data]\n" + _assignments(data)
-        own = {"name": self.algorithm.name, **_changed(self.algorithm)}
-        return f"{_assignments(top)}\n{table}\n[[algorithm]]\n{_assignments(own)}"
+        return as_toml(self, data)
 
     def plot(
         self,
@@ -393,41 +321,3 @@ class TuneResult:
         if path is not None:
             plots.save(figure, path)
         return figure
-
-
-def _measured(trial: TuneTrial) -> str:
-    if trial.score is None:
-        return f"{trial.state}: {trial.error}"
-    return f"{trial.score:.6f} +- {trial.standard_error:.6f}"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _rule_name(rule: Any) -> Any:
-    return getattr(rule, "name", rule)
-
-
-def _changed(made: Any) -> dict[str, Any]:
-    """The fields that are not as by default."""
-    return {
-        f.name: getattr(made, f.name)
-        for f in dataclasses.fields(made)
-        if getattr(made, f.name) != f.default
-    }
-
-
-def _call(made: Any) -> str:
-    values = ", ".join(f"{name}={value!r}" for name, value in _changed(made).items())
-    return f"{type(made).__name__}({values})"
-
-
-def _assignments(table: Mapping[str, Any]) -> str:
-    return "".join(f"{k} = {_toml(v)}\n" for k, v in table.items() if v is not None)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
-    return json.dumps(value)  # strings, numbers and lists are the same

@@ -133,7 +133,9 @@ def as_space(space: Any, algorithm: Algorithm, objective: Objective) -> Space:
             'space must be a mapping such as {"lam": (1e-6, 1.0, "log")} with at least one '
             f"parameter, got {space!r}"
         )
-    return {str(name): _axis(str(name), given, algorithm, objective) for name, given in space.items()}
+    return {
+        str(name): _axis(str(name), given, algorithm, objective) for name, given in space.items()
+    }
 
 
 def _axis(name: str, given: Any, algorithm: Algorithm, objective: Objective) -> Axis:
@@ -224,9 +226,7 @@ def _number(text: str) -> Any:
 
 def values_of(space: Space, algorithm: Algorithm, objective: Objective) -> dict[str, Any]:
     """The values that an algorithm and an objective have of the parameters of a space."""
-    return {
-        name: getattr(objective if name in OF_OBJECTIVE else algorithm, name) for name in space
-    }
+    return {name: getattr(objective if name in OF_OBJECTIVE else algorithm, name) for name in space}
 
 
 def with_values(

@@ -316,7 +316,7 @@ class FederatedData:
             Naming the argument.
         """
         chosen = check_array("rows", rows, ndim=1, dtype=np.int64)
-        inside = len(chosen) and 0 <= chosen[0] and chosen[-1] < self.n_samples
+        inside = len(chosen) and chosen[0] >= 0 and chosen[-1] < self.n_samples
         if not inside or (np.diff(chosen) <= 0).any():
             raise ValueError(
                 f"rows must be increasing positions from 0 to {self.n_samples - 1}, at least one"

@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ._backends import ThreadPool, cpus
+from ._backends import cpus
 from ._cells import RESULTS_VERSION
 from ._progress import as_progress
-from ._tune_folds import OVER, SCORES, Fold, make_folds
-from ._tune_result import TuneResult, TuneTrial, mean_and_error
-from ._tune_search import Search, Unusable, load_optuna, make_pruner, make_sampler, quiet
-from ._tune_space import Space, as_space, default_space, values_of, with_values
+from ._tune_folds import OVER, make_folds
+from ._tune_result import TuneResult, TuneTrial
+from ._tune_scores import SCORES, CrossValidation
+from ._tune_search import Search, load_optuna, make_pruner, make_sampler, quiet
+from ._tune_space import Space, as_space, default_space, values_of
 from ._tune_storage import Ledger
 from ._validation import check_choice, check_int
 from .algorithms import PRESETS, Algorithm
 from .data import FederatedData
 from .objectives import Objective, as_objective
-from .runner import make_problem, run
+from .runner import make_problem
 from .stopping import StoppingRule, as_rule
 
 if TYPE_CHECKING:
@@ -236,113 +234,3 @@ def _determines(
         **settings,
         "stopping": rule,
     }
-
-
-class CrossValidation:
-    """Scores of parameters on folds whose data are packed once.
-
-    Parameters
-    ----------
-    algorithm, objective, data
-        As in `tune`.
-    folds : sequence of Fold
-    measure : callable
-        From a fold and a point to the score.
-    seed : int
-    jobs : int
-        Threads.
-    pruning : bool
-        Whether anybody asks after each fold.
-    settings : mapping
-        Of `run`.
-    """
-
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        objective: Objective,
-        data: FederatedData,
-        folds: Sequence[Fold],
-        *,
-        measure: Callable[[Fold, Any], float],
-        seed: int,
-        jobs: int,
-        pruning: bool,
-        settings: Mapping[str, Any],
-    ) -> None:
-        self.algorithm, self.objective, self.data = algorithm, objective, data
-        self.folds, self.measure, self.seed = folds, measure, seed
-        self.pruning, self.settings = pruning, dict(settings)
-        self.weights = np.array([fold.weight for fold in folds])
-        self.pool = ThreadPool(jobs)
-
-    def close(self) -> None:
-        """Let go of the threads."""
-        self.pool.close()
-
-    def evaluate(
-        self, values: Mapping[str, Any], give_up: Callable[[int, float], bool]
-    ) -> dict[str, Any]:
-        """What is kept of a trial: ``score``, ``fold_scores``, ``fold_rounds``, ``seconds``.
-
-        Raises
-        ------
-        Unusable
-            If a fold has no score, the first of those; or if `give_up` says so. What it was
-            raised from is its cause.
-        """
-        began = perf_counter()
-        scores: list[float] = []
-        lengths: list[int] = []
-        futures: list[Any] = []
-
-        def found() -> dict[str, Any]:
-            seconds = perf_counter() - began
-            return {"fold_scores": scores, "fold_rounds": lengths, "seconds": seconds}
-
-        try:
-            algorithm, objective = with_values(values, self.algorithm, self.objective)
-            algorithm = algorithm.resolve(make_problem(algorithm, self.data, objective))
-            futures = [
-                self.pool.submit(lambda k=k: self._fold(k, algorithm, objective))
-                for k in range(len(self.folds))
-            ]
-            for k, future in enumerate(futures):
-                score, rounds = future.result()
-                scores.append(score)
-                lengths.append(rounds)
-                if self.pruning and k + 1 < len(futures):
-                    so_far, _ = mean_and_error(scores, self.weights[: k + 1])
-                    if give_up(k, so_far):
-                        raise Unusable("pruned", f"given up after fold {k}")
-        except Unusable as unusable:
-            unusable.found |= found()
-            raise
-        except Exception as error:
-            unusable = Unusable("failed", f"{type(error).__name__}: {error}")
-            unusable.found |= found()
-            raise unusable from error
-        finally:
-            for future in futures:
-                future.cancel()
-        score, _ = mean_and_error(scores, self.weights)
-        return {"score": score, **found()}
-
-    def _fold(self, k: int, algorithm: Algorithm, objective: Objective) -> tuple[float, int]:
-        """The score on a fold, and the rounds of the run."""
-        fold = self.folds[k]
-        result = run(
-            algorithm,
-            fold.train,
-            objective=objective,
-            seed=self.seed,
-            trial=k,
-            every_accuracy=False,
-            **self.settings,
-        )
-        if result.diverged:
-            raise Unusable("diverged", f"fold {k}: {result.message}")
-        score = self.measure(fold, result.x)
-        if not np.isfinite(score):
-            raise Unusable("diverged", f"fold {k}: the score is {score}")
-        return score, result.rounds
