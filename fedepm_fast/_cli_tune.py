@@ -103,7 +103,7 @@ def tune(
         common.options_of(ctx, common.OF_ALGORITHM),
     )
     goal = common.make_objective(objective, beta, huber_delta)
-    searched = parse_space(space) if space else None
+    searched = parse_space(space, chosen, goal) if space else None
     check_plot(plot)
     out = common.check_out(out)
     of_data = common.options_of(ctx, common.OF_DATA)

@@ -26,7 +26,7 @@ _EDGE = {"edgecolors": "white", "linewidths": 1.1}
 _BEST = {"marker": "*", "s": 230, "color": MORE_STYLES[0]["color"], **_EDGE}
 _DEFAULT = {"marker": "D", "s": 62, "color": STYLES["fedepm"]["color"], **_EDGE}
 #: How far from the trials the surface goes, in lengths of the axes.
-REACH = 0.3
+REACH = 0.4
 
 
 def tuning(result: TuneResult, parameters: Sequence[str] | None = None) -> Figure:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ._extras import require
 from ._files import replacing
 from ._tune_scores import mean_and_error
-from ._tune_space import Space, with_values
+from ._tune_space import Range, Space, with_values
 from ._tune_text import as_code, as_toml, short, summary
 from .algorithms import Algorithm
 from .objectives import Objective
@@ -187,6 +187,17 @@ class TuneResult:
             return None
         gain = np.subtract(self.best.fold_scores, self.default.fold_scores)
         return Improvement(*mean_and_error(gain if self.maximize else -gain, self.fold_weights))
+
+    @property
+    def at_the_end(self) -> list[str]:
+        """Parameters whose best value is in the outer twentieth of its range, on its scale."""
+        return [
+            name
+            for name, axis in self.space.items()
+            if isinstance(axis, Range)
+            and self.parameters[name] in axis
+            and not 0.05 < axis.position(self.parameters[name]) < 0.95
+        ]
 
     def importance(self) -> dict[str, float]:
         """How much of the score's variation among the best trials each parameter explains.

@@ -45,6 +45,11 @@ class Range:
     def __contains__(self, value: Any) -> bool:
         return isinstance(value, (int, float)) and self.low <= value <= self.high
 
+    def position(self, value: float) -> float:
+        """Where a value stands, from 0 to 1, on the scale of the range."""
+        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
+        return (at - low) / (high - low)
+
     def points(self) -> list[Any]:
         """Its values on a grid."""
         spaced = (np.geomspace if self.log else np.linspace)(self.low, self.high, GRID_POINTS)
@@ -189,13 +194,13 @@ def _owner(name: str, algorithm: Algorithm, objective: Objective) -> tuple[Any, 
     return owner, {hint, *get_args(hint)}
 
 
-def parse_space(texts: Iterable[str]) -> dict[str, Any]:
+def parse_space(texts: Iterable[str], algorithm: Algorithm, objective: Objective) -> dict[str, Any]:
     """A space from a command line: ``lam=1e-6:1:log``, ``local_steps=4,8,12``.
 
     Raises
     ------
     ValueError
-        Naming the text.
+        Naming the text, or a parameter that there is not.
     """
     found: dict[str, Any] = {}
     for text in texts:
@@ -207,16 +212,18 @@ def parse_space(texts: Iterable[str]) -> dict[str, Any]:
             )
         if name in found:
             raise ValueError(f"space must name a parameter once, got {name} twice")
+        kinds = _owner(name, algorithm, objective)[1]
         if ":" in value:
             ends = value.split(":")
-            found[name] = (*map(_number, ends[:2]), *ends[2:])
+            found[name] = (*(_value(part, kinds) for part in ends[:2]), *ends[2:])
         else:
-            found[name] = [_number(part.strip()) for part in value.split(",")]
+            found[name] = [_value(part.strip(), kinds) for part in value.split(",")]
     return found
 
 
-def _number(text: str) -> Any:
-    for kind in (int, float):
+def _value(text: str, kinds: set[type]) -> Any:
+    """A value of one of the types that a parameter takes; the text where it is none."""
+    for kind in (int, float) if kinds & {int, float} else ():
         try:
             return kind(text)
         except ValueError:

@@ -44,6 +44,8 @@ def summary(result: TuneResult) -> str:
     lines += [
         f"  {n:<22}{short(v):<14} given {short(result.default.parameters[n])}" for n, v in rows
     ]
+    if result.at_the_end and result.best.number:
+        lines.append(f"  near an end of its range: {', '.join(result.at_the_end)}")
     return "\n".join(lines)
 
 

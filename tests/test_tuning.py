@@ -467,6 +467,9 @@ def test_a_result_is_ready_to_be_used(result):
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
     assert sum(shares.values()) == pytest.approx(1)
     assert set(shares) == {"mu0", "beta", "local_steps"}
+    for name, (low, high) in (("mu0", (5.0, 1e3)), ("beta", (1e-4, 1.0))):
+        at = np.log(best.parameters[name] / low) / np.log(high / low)
+        assert (name in result.at_the_end) == (not 0.05 < at < 0.95)
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["score"] == result.score
 
 
@@ -512,19 +515,26 @@ def test_the_plot_shows_every_trial(result, tmp_path):
 
 
 def test_spaces_are_read_from_a_command_line():
-    texts = ["lam=1e-6:1:log", "local-steps=4,8", "noise=none,laplace", "alpha=1:1.01"]
-    space = as_space(parse_space(texts), FedEPM(), Logistic())
+    texts = [
+        "lam=1e-6:1:log",
+        "local-steps=4,8",
+        "noise=none,laplace",
+        "alpha=1:1.01",
+        "step=1,1/d",
+    ]
+    space = as_space(parse_space(texts, FedEPM(), Logistic()), FedEPM(), Logistic())
     assert space == {
         "lam": Range(1e-6, 1.0, log=True),
         "local_steps": Choices((4, 8)),
         "noise": Choices(("none", "laplace")),
         "alpha": Range(1.0, 1.01),
+        "step": Choices(("1", "1/d")),
     }
     for text in ("lam", "lam=", "=1"):
         with pytest.raises(ValueError, match="space must be NAME=LOW:HIGH"):
-            parse_space([text])
+            parse_space([text], FedEPM(), Logistic())
     with pytest.raises(ValueError, match="space must name a parameter once, got lam twice"):
-        parse_space(["lam=1:2", "lam=3:4"])
+        parse_space(["lam=1:2", "lam=3:4"], FedEPM(), Logistic())
 
 
 DATA = ("--data", "synthetic", "--clients", 6)
