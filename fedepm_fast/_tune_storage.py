@@ -63,24 +63,24 @@ class Ledger:
                     load_if_exists=True,
                 )
                 self.trials = self.study.get_trials()
-                known = self.study.user_attrs.get(_SETTINGS)
-                if known is None and not self.trials:
+                if not self.trials:  # nothing that other settings could have made
                     self.study.set_user_attr(_SETTINGS, dict(settings))
-            self._check(known, settings)
+            if self.trials:
+                self._check(self.study.user_attrs.get(_SETTINGS), settings)
         except BaseException:
             self.close()
             raise
 
     def _check(self, known: Any, settings: Mapping[str, Any]) -> None:
         finished = all(trial.state.is_finished() for trial in self.trials)
-        if self.trials and (known is None or not finished):
+        if known is None or not finished:
             raise ValueError(
                 f"study must be one of fedepm_fast, {self.name!r} in {self.where} is not: "
                 "give another name"
             )
         wanted = json.loads(json.dumps(settings))
-        for key in dict.fromkeys([*(known or wanted), *wanted]):
-            there, here = (known or wanted).get(key), wanted.get(key)
+        for key in dict.fromkeys([*known, *wanted]):
+            there, here = known.get(key), wanted.get(key)
             if there != here:
                 raise ValueError(
                     f"study {self.name!r} in {self.where} was made with {key} = {_short(there)}, "

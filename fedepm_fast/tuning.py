@@ -185,8 +185,8 @@ def tune(
             "sampler": _name(sampler), "pruner": _name(pruner), "engine": engine,
         }  # fmt: skip
         with (
-            closing(Ledger(optuna, storage, study, record, maximize)) as ledger,
             closing(validation),
+            closing(Ledger(optuna, storage, study, record, maximize)) as ledger,
         ):
             weights = validation.weights
 
@@ -221,10 +221,8 @@ def _determines(
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What else decides the trials, as plain values."""
-    rule = settings["stopping"]
-    if settings["rounds"] is None:
-        rule = as_rule(PRESETS[algorithm.preset].stopping if rule is None else rule)
-        rule = {"name": rule.name, **dataclasses.asdict(rule)}
+    given = settings["stopping"]
+    rule = as_rule(PRESETS[algorithm.preset].stopping if given is None else given)
     return {
         "results": RESULTS_VERSION,
         "algorithm": algorithm.describe(),
@@ -232,5 +230,5 @@ def _determines(
         "data": data.content_hash(),
         "space": {name: axis.describe() for name, axis in space.items()},
         **settings,
-        "stopping": rule,
+        "stopping": {"name": rule.name, **dataclasses.asdict(rule)},
     }

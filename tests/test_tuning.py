@@ -295,6 +295,8 @@ def test_a_kill_loses_no_finished_trial(tmp_path):
 
 def test_settings_that_differ_are_named():
     storage = optuna.storages.InMemoryStorage()
+    with pytest.raises(ValueError, match="rounds and stopping exclude each other"):
+        small_tune(storage=storage, stopping="text")  # leaves nothing that the next one minds
     small_tune(storage=storage, trials=1)
     for changed, name in (
         ({"seed": 1}, "seed"),
