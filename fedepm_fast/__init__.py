@@ -35,6 +35,8 @@ _HOMES = {
     "SweepResult": "sweeps",
     "grid": "sweeps",
     "sweep": "sweeps",
+    "TuneResult": "tuning",
+    "tune": "tuning",
 }
 _MODULES = (
     "aggregation",
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from .runner import make_problem, run
     from .store import Store, StoreError
     from .sweeps import Sweep, SweepResult, grid, sweep
+    from .tuning import TuneResult, tune
 
 
 def __getattr__(name: str) -> Any:

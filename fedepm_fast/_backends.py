@@ -71,42 +71,60 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Threads(Backend):
+class ThreadPool:
     """Threads of this process.
 
     They are daemons, unlike those of `concurrent.futures`: after Ctrl-C nothing waits for a
     run that takes minutes.
     """
 
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self.tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        for _ in range(jobs):
+            Thread(target=self._work, name="fedepm-pool", daemon=True).start()
+
+    def _work(self) -> None:
+        while (given := self.tasks.get()) is not None:
+            future, task = given
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(task())
+            except BaseException as error:
+                future.set_exception(error)
+
+    def submit(self, task: Callable[[], Any]) -> Future[Any]:
+        """Start a task, as soon as a thread is free."""
+        future: Future[Any] = Future()
+        self.tasks.put((future, task))
+        return future
+
+    def close(self) -> None:
+        """End the threads that are idle, and the others after their tasks."""
+        for _ in range(self.jobs):
+            self.tasks.put(None)
+
+
+class Threads(Backend):
+    """Threads of this process."""
+
     target = 0.1
 
     def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
         super().__init__(cells, keep_x, jobs)
         self.stopped = Event()
-        self.tasks: SimpleQueue[tuple[Task, Outcomes] | None] = SimpleQueue()
-        for _ in range(self.jobs):
-            Thread(target=self._work, name="fedepm-sweep", daemon=True).start()
-
-    def _work(self) -> None:
-        while (given := self.tasks.get()) is not None:
-            task, future = given
-            try:
-                future.set_result(execute_task(self.cells, task, self.keep_x, self.stopped))
-            except BaseException as error:
-                future.set_exception(error)
+        self.pool = ThreadPool(self.jobs)
 
     def submit(self, task: Task) -> Outcomes:
-        future: Outcomes = Future()
-        self.tasks.put((task, future))
-        return future
+        return self.pool.submit(lambda: execute_task(self.cells, task, self.keep_x, self.stopped))
 
     def stop(self) -> None:
         self.stopped.set()
 
     def close(self) -> None:
         self.stop()
-        for _ in range(self.jobs):
-            self.tasks.put(None)
+        self.pool.close()
 
 
 class Processes(Backend):

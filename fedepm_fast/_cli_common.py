@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -53,6 +53,15 @@ LearningRate = Annotated[
     typer.Option(help="SFedAvg, SFedProx: scale of the gradient steps.", show_default="2.0"),
 ]
 Mu0 = Annotated[float, typer.Option(help="Penalty parameter of the local steps at the start.")]
+Alpha = Annotated[float, typer.Option(help="Growth of the penalty parameter in a local step.")]
+C = Annotated[float, typer.Option("--c", help="Growth of the penalty parameter with the gap.")]
+Prox = Annotated[
+    float | None,
+    typer.Option(help="SFedProx: weight of the proximal term.", show_default="1e-05"),
+]
+InnerSteps = Annotated[
+    int | None, typer.Option(help="SFedProx: gradient steps in a local step.", show_default="3")
+]
 CoverageRounds = Annotated[
     int | None,
     typer.Option(help="Every client takes part at least once in so many rounds.", metavar="S0"),
@@ -107,6 +116,39 @@ Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Nothing live, and one line for each run.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object, nothing else.")]
+
+
+#: Options of `fedepm run` and `fedepm tune` that are parameters of an algorithm.
+OF_ALGORITHM = (
+    "local_steps",
+    "participation",
+    "epsilon",
+    "preset",
+    "noise",
+    "mu0",
+    "c",
+    "alpha",
+    "coverage_rounds",
+    "lam",
+    "eta",
+    "learning_rate",
+    "prox",
+    "inner_steps",
+)
+
+#: Options that say which data; with `seed` and `objective` the arguments of `load_data`.
+OF_DATA = ("data", "clients", "label", "client_column", "partition", "concentration", "scale")
+
+
+def options_of(ctx: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+    """The values that a command's options have."""
+    return {name: ctx.params[name] for name in names}
+
+
+def was_given(ctx: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 # Data --------------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ def run(
     eta: common.Eta = None,
     learning_rate: common.LearningRate = None,
     mu0: common.Mu0 = 0.05,
+    alpha: common.Alpha = 1.001,
+    c: common.C = 1e-8,
+    prox: common.Prox = None,
+    inner_steps: common.InnerSteps = None,
     coverage_rounds: common.CoverageRounds = None,
     rounds: common.Rounds = None,
     max_rounds: common.MaxRounds = 500,
@@ -87,18 +91,7 @@ def run(
     from .algorithms import ALGORITHMS
     from .runner import make_problem
 
-    options: dict[str, Any] = {
-        "local_steps": local_steps,
-        "participation": participation,
-        "epsilon": epsilon,
-        "preset": preset,
-        "noise": noise,
-        "mu0": mu0,
-        "coverage_rounds": coverage_rounds,
-        "lam": lam,
-        "eta": eta,
-        "learning_rate": learning_rate,
-    }
+    options = common.options_of(ctx, common.OF_ALGORITHM)
     if private:
         if algorithm != "fedepm":
             raise ValueError(
@@ -107,14 +100,14 @@ def run(
             )
         public = public_scaling or data == "adult"
         for name, instead in (("epsilon", "--total-epsilon"), ("max_rounds", "--rounds")):
-            if _was_given(ctx, name):
+            if common.was_given(ctx, name):
                 raise ValueError(f"{name} has no meaning with --private: give {instead}")
-        if not _was_given(ctx, "seed"):
+        if not common.was_given(ctx, "seed"):
             # Private runs that share a seed share their noise.
             seed = secrets.randbits(63)
         if stopping == "none":
             stopping = None  # as it is anyway
-        own = {name: value for name, value in options.items() if _was_given(ctx, name)}
+        own = {name: value for name, value in options.items() if common.was_given(ctx, name)}
         options, rounds = private_options(own, rounds, total_epsilon, delta, clip, public)
     else:
         for name, value in (
@@ -126,15 +119,7 @@ def run(
     chosen = common.make(ALGORITHMS[check_choice("algorithm", algorithm, ALGORITHMS)], options)
     goal = common.make_objective(objective, beta, huber_delta)
     federated = common.load_data(
-        data,
-        clients=clients,
-        seed=seed,
-        objective=objective,
-        label=label,
-        client_column=client_column,
-        partition=partition,
-        concentration=concentration,
-        scale=scale,
+        seed=seed, objective=objective, **common.options_of(ctx, common.OF_DATA)
     )
     out = common.check_out(out)
     live = common.live(quiet or json)
@@ -171,11 +156,6 @@ def run(
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
     if result.diverged:
         raise CommandFailed(result.message)
-
-
-def _was_given(ctx: typer.Context, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def private_options(

@@ -28,6 +28,11 @@ PARAMETER_LABELS = {
     "local_steps": "local steps $k_0$",
     "participation": r"participation $\rho$",
     "epsilon": r"$\varepsilon$ (no privacy guarantee)",
+    "lam": r"l1 penalty $\lambda$",
+    "eta": r"quadratic penalty $\eta$",
+    "mu0": r"penalty parameter $\mu_0$",
+    "alpha": r"penalty growth $\alpha$",
+    "beta": r"regulariser $\beta$",
     ROUND: "communication rounds",
 }
 #: Measures whose axis is logarithmic where they differ by much, and its base.

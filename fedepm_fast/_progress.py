@@ -1,4 +1,4 @@
-"""Progress of a sweep."""
+"""Progress of sweeps and tunings."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
-from ._record import Outcome
+
+class Finished(Protocol):
+    """What has been done: a run, a trial."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed, or None."""
 
 
 class Counting(AbstractContextManager["Counting"]):
@@ -33,7 +39,7 @@ class Counting(AbstractContextManager["Counting"]):
         self.done += count
         self.update(())
 
-    def update(self, outcomes: Sequence[Outcome]) -> None:
+    def update(self, outcomes: Sequence[Finished]) -> None:
         """Take note of runs that are stored."""
         self.failed += sum(outcome.error is not None for outcome in outcomes)
         self.done += len(outcomes)
@@ -44,7 +50,7 @@ class Counting(AbstractContextManager["Counting"]):
 class Bar(Counting):
     """A bar on standard error: runs done, runs a second, time left."""
 
-    def __init__(self, done: int, total: int) -> None:
+    def __init__(self, done: int, total: int, what: str = "runs") -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -55,7 +61,7 @@ class Bar(Counting):
         )
 
         super().__init__(done, total)
-        self.first = done
+        self.first, self.what = done, what
         self.bar = Progress(
             BarColumn(),
             MofNCompleteColumn(),
@@ -79,21 +85,23 @@ class Bar(Counting):
         self.first += count  # they are not this program's rate
         super().others(count)
 
-    def update(self, outcomes: Sequence[Outcome]) -> None:
+    def update(self, outcomes: Sequence[Finished]) -> None:
         super().update(outcomes)
         rate = (self.done - self.first) / max(monotonic() - self.began, 1e-3)
         self.bar.update(
             self.task,
             completed=self.done,
-            rate=f"{rate:.3g} runs/s",
+            rate=f"{rate:.3g} {self.what}/s",
             failed=f"{self.failed} failed" if self.failed else "",
         )
 
 
-def as_progress(progress: bool | Callable[[int, int, int], Any], done: int, total: int) -> Counting:
+def as_progress(
+    progress: bool | Callable[[int, int, int], Any], done: int, total: int, what: str = "runs"
+) -> Counting:
     """What to tell of the progress: a bar, if standard error is a terminal, or a callable."""
     if callable(progress):
         return Counting(done, total, progress)
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be a bool or a callable, got {progress!r}")
-    return Bar(done, total) if progress and sys.stderr.isatty() else Counting(done, total)
+    return Bar(done, total, what) if progress and sys.stderr.isatty() else Counting(done, total)

@@ -21,6 +21,7 @@ from . import (
     _cli_run,
     _cli_runs,
     _cli_sweep,
+    _cli_tune,
     _cli_warmup,
 )
 from ._cli_common import INTERRUPTED, CommandFailed
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command("run")(_cli_run.run)
 app.command("compare")(_cli_compare.compare)
 app.command("sweep")(_cli_sweep.sweep)
+app.command("tune")(_cli_tune.tune)
 app.add_typer(_cli_runs.app, name="runs")
 app.command("paper")(_cli_paper.paper)
 app.command("audit")(_cli_privacy.audit)

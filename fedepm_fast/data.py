@@ -302,6 +302,46 @@ class FederatedData:
             self._narrow if self._in_order else None,
         )
 
+    def subset(self, rows: ArrayLike) -> FederatedData:
+        """Some of the rows, where they are; clients that are left with none drop out.
+
+        Parameters
+        ----------
+        rows : array_like of int, shape (r,)
+            Positions among the d rows held here, increasing, at least one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument.
+        """
+        chosen = check_array("rows", rows, ndim=1, dtype=np.int64)
+        inside = len(chosen) and chosen[0] >= 0 and chosen[-1] < self.n_samples
+        if not inside or (np.diff(chosen) <= 0).any():
+            raise ValueError(
+                f"rows must be increasing positions from 0 to {self.n_samples - 1}, at least one"
+            )
+        sizes = np.diff(np.searchsorted(chosen, self.offsets))
+        kept = np.flatnonzero(sizes)
+        names = self.client_names
+        made = FederatedData.__new__(FederatedData)
+        made._set(
+            labels=self.labels[chosen],
+            client_sizes=sizes[kept],
+            feature_names=self.feature_names,
+            client_names=None if names is None else tuple(names[i] for i in kept),
+            rows=None if self.rows is None else self.rows[chosen],
+            description=dict(self.description),
+            _narrow=self._narrow,
+            **(
+                {"_table": self._table}
+                if "_table" in self.__dict__
+                else {"features": self.features[chosen]}
+            ),
+        )
+        made._freeze()
+        return made
+
     @cached_property
     def _in_order(self) -> bool:
         """Whether the rows are those of the table that was split, as they stand there."""

@@ -19,6 +19,7 @@ from ._plots_style import (
     save,
 )
 from ._plots_sweep import sweep, sweep_plot_options
+from ._plots_tune import tuning
 from ._validation import check_choice, check_real
 from .result import LABELS, Result
 
@@ -35,6 +36,7 @@ __all__ = [
     "save",
     "sweep",
     "sweep_plot_options",
+    "tuning",
 ]
 
 #: Settings that tell runs of one algorithm apart, the ones that explain most first.
