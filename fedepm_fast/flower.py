@@ -1,5 +1,7 @@
 """FedEPM in Flower: a strategy, a client app, and ENS as the aggregator of other strategies.
 
+::
+
     server: FedEPMStrategy(FedEPM(), clients=100).start(grid, initial_arrays, num_rounds=20)
     client: app = client_app(lambda context: Client(FedEPM(), gradient, ...))
 

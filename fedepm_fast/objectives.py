@@ -1,8 +1,8 @@
 """Clients' objectives: a loss bound to federated data.
 
-Every client's objective has one form,
+Every client's objective has one form::
 
-    f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2,
+    f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2
 
 with a loss of `fedepm_fast.losses`.
 """

@@ -1,7 +1,7 @@
 """FedEPM's server for real deployments: uploads, selection, validation, checkpoints.
 
 `Server` needs no framework: whatever carries the messages tells it what came, and asks whom to
-send what. One round is
+send what. One round is::
 
     tau, x, clients = server.open_round()       # x = ENS of all last uploads
     server.receive(tau, client, upload)         # for every reply

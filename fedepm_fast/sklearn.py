@@ -1,7 +1,7 @@
 """FedEPM as scikit-learn estimators: linear models whose rows are spread over clients.
 
 ``FedEPMClassifier`` is logistic regression, binary or multinomial; ``FedEPMRegressor`` is ridge or
-Huber regression. They minimise
+Huber regression. They minimise::
 
     (1/m) * sum_i (1/d_i) * sum_t loss(<a_t, w> + b, y_t) + beta/2 * |w|^2
 
@@ -90,9 +90,10 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         For every round: ``objective``, the mean of the clients' objectives; ``gradient_norm``,
         compared with `tol`; ``elapsed``, seconds.
     n_clients_ : int
-    client_sizes_ : ndarray of shape (n_clients_,)
+    client_sizes_ : ndarray of shape (m,)
+        Rows of each client.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Where X has names for its columns.
 
     Examples

@@ -165,7 +165,7 @@ def descent_lemma(
     """Both sides of the paper's descent lemma along a noise-free run of FedEPM.
 
     With ``nu_i = step_i * mu_i`` (the lemma's mu where ``step_i = 1``) and r_i the Lipschitz
-    constants computed from the data, every iteration satisfies
+    constants computed from the data, every iteration satisfies::
 
         left <= sum_i r_i^2 / (2*step_i*mu_i0*c_i*alpha_i^(k+1))
                 - sum_i (nu_i + eta - r_i)/2 * |w_i^(k+1) - w_i^k|^2

@@ -1,18 +1,18 @@
 """Compiled kernels of FedEPM: arrays in, arrays out, nothing but NumPy and Numba.
 
-======================  ==========================================================================
-``kernels.ens``         ENS, the elastic-net solver: a (weighted) median with a quadratic part
-``kernels.ens_blocks``  the same from counts and sums, for uploads larger than memory
-``kernels.prox``        soft-thresholding and the elastic-net prox
-``kernels.local_steps`` the clients' local steps, fused
-``kernels.losses``      logistic and least-squares objectives and gradients, dense and CSR
-``kernels.philox``      counter-based random words, bit-equal to ``numpy.random.Philox``
-``kernels.noise``       uniform, Laplace, standardised and Gaussian noise
-``kernels.sampling``    sampling without replacement
-``kernels.vecmath``     vector exp, log and log1p
-``kernels.accuracy``    rows on the wrong side of linear classifiers
-``kernels.engine``      whole runs in one call
-======================  ==========================================================================
+=======================  =========================================================================
+``kernels.ens``          ENS, the elastic-net solver: a (weighted) median with a quadratic part
+``kernels.ens_blocks``   the same from counts and sums, for uploads larger than memory
+``kernels.prox``         soft-thresholding and the elastic-net prox
+``kernels.local_steps``  the clients' local steps, fused
+``kernels.losses``       logistic and least-squares objectives and gradients, dense and CSR
+``kernels.philox``       counter-based random words, bit-equal to ``numpy.random.Philox``
+``kernels.noise``        uniform, Laplace, standardised and Gaussian noise
+``kernels.sampling``     sampling without replacement
+``kernels.vecmath``      vector exp, log and log1p
+``kernels.accuracy``     rows on the wrong side of linear classifiers
+``kernels.engine``       whole runs in one call
+=======================  =========================================================================
 
 Modules are imported on first use and functions compiled on first call, once: the machine code is
 kept on disk and is never served for other sources than those it came from. `warmup` compiles

@@ -1,7 +1,7 @@
 """Whole runs in one compiled call: selection, gradients, local steps, noise, server, stopping.
 
 `rounds_kernel(client, averaging)` gives the function that advances a run, for a client's
-objective as `losses.client_kernel` gives it:
+objective as `losses.client_kernel` gives it::
 
     tau, flags = rounds(rows, problem, settings, key, given, state, history, tau, last)
 

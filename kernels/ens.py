@@ -5,14 +5,14 @@ largest, P = S_m and u_s = mean + c*(2*S_s/P - 1), the solution is the median of
 numbers z_1..z_m, u_0..u_m. c = 0 gives the mean, a large c a median, always exact on ties.
 
 `ens` is for Python. Inside other compiled code call `ens_columns` (or `ens_rows`), which write
-to arrays they are given, allocate nothing and need no Python:
+to arrays they are given, allocate nothing and need no Python::
 
     ens_columns(z, c, weights, total, smallest, first, last, out, buffer)
 
 solves groups first..last-1 of `group_size(z)` coordinates of z (m, n), C-contiguous, with n at
 least one group; `weights` is None or an array of z's dtype, `total` and `smallest` are their sum
 and minimum (m and 1.0 without), `buffer` comes from `ens_buffer(z, m)`. It returns whether
-every mean was finite, which no NaN or infinity in z escapes.
+every mean was finite, which no NaN or infinity in z escapes. ::
 
     ens_serial(z, c, weights, total, smallest, transposed, out, memory)
 

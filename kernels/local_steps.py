@@ -1,15 +1,15 @@
 """The clients' local steps, fused: all steps of a round in one call.
 
-With p = w - x, client i takes, for iterations k = first_iteration, first_iteration + 1, ...,
+With p = w - x, client i takes, for iterations k = first_iteration, first_iteration + 1, ...::
 
     mu = mu0 * (1 + c*|p|^2) * alpha^(k+1),    nu = step_i * mu,
     p <- soft(nu*p - g_i, lam) / (eta + nu),
 
-so that x is needed at the beginning and at the end only, and |p|^2 of the next step is summed
+so that x is needed at the beginning and at the end only, and ``|p|^2`` of the next step is summed
 while p is written. A client's result does not depend on which others take part.
 
 `fedepm_local_steps` is for Python. Inside other compiled code call `fedepm_local_steps_raw`,
-which needs no Python:
+which needs no Python::
 
     fedepm_local_steps_raw(W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps,
                            first_iteration, out, mu)
@@ -54,7 +54,7 @@ from .prox import shrink
 
 #: Up to this many coordinates the lanes of a vector are clients, beyond it coordinates.
 NARROW = 32
-#: Vectors of clients in lock-step: a step waits for |p|^2, and each hides the others' wait.
+#: Vectors of clients in lock-step: a step waits for ``|p|^2``, and each hides the others' wait.
 TOGETHER = 2
 #: Work (coordinates times steps) below which threads cost more than they bring.
 PARALLEL_FROM = 3_000_000

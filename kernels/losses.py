@@ -1,5 +1,7 @@
 """Clients' objectives and gradients, for linear models.
 
+::
+
     f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2
 
 with the losses of logistic regression, least squares, Huber, the squared hinge, and, with a

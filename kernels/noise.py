@@ -2,7 +2,7 @@
 
 Coordinate j of a client and round takes word j of the client's Philox stream (`philox`), so
 clients and coordinates can be drawn in any order, by any number of threads, or alone, with the
-same bits. With U the midpoint of one of 2^52 equal cells of (0, 1), chosen by the word,
+same bits. With U the midpoint of one of 2^52 equal cells of (0, 1), chosen by the word::
 
     uniform    U
     laplace    the quantile of U, log(2U) or -log(2(1 - U))

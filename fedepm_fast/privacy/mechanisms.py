@@ -244,7 +244,7 @@ def upload_sensitivity(change: ArrayLike, nu: ArrayLike, eta: float) -> Array:
 
     The local steps are ``p <- soft(nu_q*p - g, lam) / (eta + nu_q)`` from a released start, with
     public ``nu_q``. Soft-thresholding moves each coordinate by no more than its argument moves,
-    so if g moves by at most `change` in some norm,
+    so if g moves by at most `change` in some norm::
 
         s_0 = 0,    s_{q+1} = (nu_q * s_q + change) / (eta + nu_q)
 

@@ -1,0 +1,93 @@
+"""How Sphinx builds the documentation: ``python -m sphinx -W docs docs/_build/html``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+# The pages are those of this clone, whatever is installed.
+sys.path[:0] = [str(ROOT), str(HERE / "_ext")]
+environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+# Kernels are plain functions here, with signatures and docstrings, and nothing compiles.
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import fedepm_fast  # noqa: E402
+
+project = "fedepm_fast"
+author = "The fedepm_fast developers"
+project_copyright = author
+version = release = fedepm_fast.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "formulas",
+    "names",
+]
+exclude_patterns = ["_build", "_figures"]
+templates_path = ["_templates"]
+nitpicky = True
+# Libraries whose pages cannot be reached offline, and bases that are not public.
+nitpick_ignore_regex = [
+    ("py:class", r"(collections|flwr|sklearn)\..*"),
+    ("py:class", r"fedepm_fast\.(\w+\.)*_\w+.*"),
+]
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_member_order = "bysource"
+autodoc_mock_imports = ["dask", "distributed", "flwr", "ray", "torch"]
+autodoc_typehints = "none"  # docstrings name the types, with shapes and units
+numpydoc_show_class_members = False
+default_role = "name"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "fedepm_fast"
+html_static_path = ["_static"]
+html_css_files = ["fedepm.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "header_links_before_dropdown": 7,
+    "logo": {"text": "fedepm_fast"},
+    "navbar_align": "left",
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": False,
+    "show_toc_level": 2,
+}
+
+
+def draw(app: Any) -> None:
+    """Draw the figures in a process of its own, where kernels are compiled."""
+    command = [sys.executable, str(HERE / "figures.py"), str(HERE / "_figures")]
+    subprocess.run(command, check=True, env=environment)
+
+
+def publish(app: Any, failure: Exception | None) -> None:
+    """Make asv's pages of the results that lie beside the clone."""
+    if failure is None and app.builder.name == "html":
+        command = ["asv", "publish", "--html-dir", str(Path(app.outdir) / "asv")]
+        subprocess.run([sys.executable, "-m", *command], check=True, env=environment, cwd=ROOT)
+
+
+def setup(app: Any) -> None:
+    """Connect what happens before pages are read and after they are written."""
+    app.connect("builder-inited", draw)
+    if find_spec("asv") and any((ROOT / ".asv" / "results").glob("*/*-*.json")):
+        app.tags.add("history")
+        app.connect("build-finished", publish)
