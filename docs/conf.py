@@ -31,6 +31,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "drawings",
     "formulas",
     "names",
 ]
@@ -60,6 +61,8 @@ html_static_path = ["_static"]
 html_css_files = ["fedepm.css"]
 html_copy_source = False
 html_show_sourcelink = False
+# Pages that stand alone need no navigation beside them.
+html_sidebars = {page: [] for page in ("algorithm", "benchmarks", "changelog", "differences")}
 html_theme_options = {
     "header_links_before_dropdown": 7,
     "logo": {"text": "fedepm_fast"},

@@ -73,7 +73,7 @@ def exact_penalty(colour: Any) -> Figure:
         x = W.mean(axis=0)
         assert theory.penalty_residual(problem, x, W, lam=lam, eta=0.5) < 1e-12
 
-    figure, axes = plots.new_grid(1, 2, 7.4, 2.9)
+    figure, axes = plots.new_grid(1, 2, 6.4, 2.9)
     for (label, (low, high)), shade, line in zip(
         curves.items(), (colour.blue, colour.orange), ("-", "--"), strict=True
     ):
@@ -88,13 +88,8 @@ def exact_penalty(colour: Any) -> Figure:
     axes[0, 0].legend(frameon=False, loc="upper right")
     axes[0, 1].set_ylabel("the two clients' points")
     axes[0, 1].axhline(optimum[0], color=colour.soft, linewidth=1, zorder=0)
-    axes[0, 1].annotate(
-        "optimum of the sum",
-        (3, optimum[0]),
-        xytext=(0, -13),
-        textcoords="offset points",
-        ha="right",
-    )
+    words = dict(xytext=(0, -14), textcoords="offset points", ha="right")
+    axes[0, 1].annotate("optimum of the sum", (3, optimum[0]), **words)
     return figure
 
 
@@ -104,7 +99,7 @@ MEAN, MEDIAN = UPLOADS.mean(), np.median(UPLOADS)
 
 def ens_objective(colour: Any) -> Figure:
     """What ENS minimises in one coordinate: both parts, their sum, and its lowest point."""
-    figure, axes = plots.new_grid(1, 3, 7.4, 2.9, sharex=True)
+    figure, axes = plots.new_grid(1, 3, 6.4, 2.9, sharex=True)
     w = np.linspace(-0.5, 5.3, 1161)
     gaps = w[:, None] - UPLOADS
     panels = (("c = 0: the mean", 0.0), ("c = 1", 1.0), ("c = 6: the median", 6.0))
@@ -135,7 +130,7 @@ def ens_objective(colour: Any) -> Figure:
 
 def ens_path(colour: Any) -> Figure:
     """The solution of ENS as c grows: from the mean to the median, resting at uploads."""
-    figure, axes = plots.new_grid(1, 1, 7.4, 2.9)
+    figure, axes = plots.new_grid(1, 1, 6.4, 2.9)
     ax = axes[0, 0]
     c = np.linspace(0, 6, 1201)
     path = [float(reference.ens(UPLOADS[:, None], value)[0]) for value in c]
@@ -165,7 +160,7 @@ def local_steps(colour: Any) -> Figure:
     path = np.array([W[:, 0], *(w[:, 0] for w, _ in iterates)])
     goal = -np.sign(gradients) * np.maximum(np.abs(gradients) - 0.5, 0)
 
-    figure, axes = plots.new_grid(1, 1, 7.4, 3.0)
+    figure, axes = plots.new_grid(1, 1, 6.4, 3.0)
     ax = axes[0, 0]
     shades = (colour.blue, colour.green, colour.red, colour.orange)
     for i, (shade, marker) in enumerate(zip(shades, "o^sD", strict=True)):
@@ -184,7 +179,7 @@ def gradients(colour: Any) -> Figure:
         (SFedProx(), "SFedProx", 36, colour.orange, "--"),
         (SFedAvg(), "SFedAvg", 12, colour.green, "-."),
     )
-    figure, axes = plots.new_grid(1, 2, 7.4, 3.0, sharey=True)
+    figure, axes = plots.new_grid(1, 2, 6.4, 3.0, sharey=True)
     for algorithm, name, each, shade, line in kinds:
         above = over_optimum(algorithm, rounds=30) - 1
         tau = np.arange(len(above))
@@ -205,7 +200,7 @@ def selections(colour: Any) -> Figure:
     m, rounds, share = 20, 24, 0.3
     source = randomness.CounterRandomness(seed=4)
     count = participation.clients_per_round(share, m)
-    figure, axes = plots.new_grid(1, 2, 7.4, 3.0)
+    figure, axes = plots.new_grid(1, 2, 6.4, 3.0)
     chance, curve = axes[0]
     for tau in range(rounds):
         chosen = participation.select(source, tau, m, count)
@@ -228,7 +223,7 @@ def selections(colour: Any) -> Figure:
 
 def presets(colour: Any) -> Figure:
     """The text's noise as printed, standardised, and none: f/m of its own objective."""
-    figure, axes = plots.new_grid(1, 1, 7.4, 3.0)
+    figure, axes = plots.new_grid(1, 1, 6.4, 3.0)
     ax = axes[0, 0]
     for noise, label, shade, line in (
         ("laplace", "i.i.d. Laplace, as printed", colour.orange, "--"),
