@@ -38,18 +38,13 @@ extensions = [
 exclude_patterns = ["_build", "_figures"]
 templates_path = ["_templates"]
 nitpicky = True
-# Libraries whose pages cannot be reached offline, and bases that are not public.
-nitpick_ignore_regex = [
-    ("py:class", r"(collections|flwr|sklearn)\..*"),
-    ("py:class", r"fedepm_fast\.(\w+\.)*_\w+.*"),
-]
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-autodoc_default_options = {"members": True, "show-inheritance": True}
-autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+autodoc_member_order = "groupwise"
 autodoc_mock_imports = ["dask", "distributed", "flwr", "ray", "torch"]
 autodoc_typehints = "none"  # docstrings name the types, with shapes and units
 numpydoc_show_class_members = False
