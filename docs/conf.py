@@ -17,6 +17,8 @@ environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 # Kernels are plain functions here, with signatures and docstrings, and nothing compiles.
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
+from sphinx.util import inspect  # noqa: E402
+
 import fedepm_fast  # noqa: E402
 
 project = "fedepm_fast"
@@ -45,7 +47,7 @@ myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_default_options = {"members": True}
 autodoc_member_order = "groupwise"
-autodoc_mock_imports = ["dask", "distributed", "flwr", "ray", "torch"]
+autodoc_mock_imports = ["flwr"]
 autodoc_typehints = "none"  # docstrings name the types, with shapes and units
 numpydoc_show_class_members = False
 default_role = "name"
@@ -83,8 +85,25 @@ def publish(app: Any, failure: Exception | None) -> None:
         subprocess.run([sys.executable, "-m", *command], check=True, env=environment, cwd=ROOT)
 
 
+def skip(app: Any, what: str, name: str, found: Any, skipped: bool, options: Any) -> bool | None:
+    """Leave out the fields of named tuples that have no docstring of their own."""
+    return True if (getattr(found, "__doc__", None) or "").startswith("Alias for field") else None
+
+
+def sign(
+    app: Any, what: str, name: str, found: Any, options: Any, signature: str, returns: str
+) -> tuple[str, None] | None:
+    """The signature of a class whose base is mocked, which Sphinx takes from the mock."""
+    if what != "class" or signature != "(*args, **kwargs)":
+        return None
+    own = inspect.signature(found.__init__, bound_method=True)
+    return inspect.stringify_signature(own, show_annotation=False), None
+
+
 def setup(app: Any) -> None:
     """Connect what happens before pages are read and after they are written."""
+    app.connect("autodoc-process-signature", sign)
+    app.connect("autodoc-skip-member", skip)
     app.connect("builder-inited", draw)
     if find_spec("asv") and any((ROOT / ".asv" / "results").glob("*/*-*.json")):
         app.tags.add("history")
