@@ -74,8 +74,9 @@ html_theme_options = {
 
 def draw(app: Any) -> None:
     """Draw the figures in a process of its own, where kernels are compiled."""
-    command = [sys.executable, str(HERE / "figures.py"), str(HERE / "_figures")]
-    subprocess.run(command, check=True, env=environment)
+    for script in ("figures.py", "history.py") if app.tags.has("history") else ("figures.py",):
+        command = [sys.executable, str(HERE / script), str(HERE / "_figures")]
+        subprocess.run(command, check=True, env=environment)
 
 
 def publish(app: Any, failure: Exception | None) -> None:

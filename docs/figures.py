@@ -250,20 +250,22 @@ FIGURES: tuple[Callable[[Any], Figure], ...] = (
 )
 
 
+def write(draw: Callable[[Any], Figure], folder: Path) -> None:
+    """Write a figure for light and for dark pages."""
+    for name, colour in (("light", LIGHT), ("dark", DARK)):
+        inked = ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor")
+        inked += ("xtick.color", "ytick.color", "legend.labelcolor")
+        with matplotlib.rc_context(
+            {**dict.fromkeys(inked, colour.ink), "savefig.transparent": True}
+        ):
+            plots.save(draw(colour), folder / f"{draw.__name__}-{name}.svg")
+
+
 def main(folder: Path) -> None:
     """Write all figures into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for draw in FIGURES:
-        for name, colour in (("light", LIGHT), ("dark", DARK)):
-            path = folder / f"{draw.__name__}-{name}.svg"
-            ink = dict.fromkeys(
-                ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor"), colour.ink
-            )
-            ticks = dict.fromkeys(("xtick.color", "ytick.color"), colour.ink)
-            with matplotlib.rc_context(
-                {**ink, **ticks, "savefig.transparent": True, "legend.labelcolor": colour.ink}
-            ):
-                plots.save(draw(colour), path)
+        write(draw, folder)
 
 
 if __name__ == "__main__":
