@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from docutils import nodes
@@ -11,13 +12,19 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class Drawing(SphinxDirective):
-    """A figure by the name of its function; the content is the caption."""
+    """A figure by the name of its function; the content is the caption.
+
+    ``:optional:`` leaves it out where it has not been drawn.
+    """
 
     required_arguments = 1
     has_content = True
-    option_spec: ClassVar = {"alt": directives.unchanged_required}
+    option_spec: ClassVar = {"alt": directives.unchanged_required, "optional": directives.flag}
 
     def run(self) -> list[nodes.Node]:
+        drawn = Path(self.env.srcdir, "_figures", f"{self.arguments[0]}-light.svg").exists()
+        if "optional" in self.options and not drawn:
+            return []
         pictures = nodes.container(classes=["pictures"])
         for theme in ("light", "dark"):
             uri = f"/_figures/{self.arguments[0]}-{theme}.svg"
