@@ -40,6 +40,7 @@ extensions = [
 exclude_patterns = ["_build", "_figures"]
 templates_path = ["_templates"]
 nitpicky = True
+highlight_language = "none"  # what names no language is output, or a formula
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
