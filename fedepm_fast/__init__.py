@@ -22,6 +22,7 @@ _HOMES = {
     "Huber": "objectives",
     "LeastSquares": "objectives",
     "Multinomial": "objectives",
+    "ScalarLoss": "objectives",
     "SquaredHinge": "objectives",
     "Problem": "objectives",
     "GivenRandomness": "randomness",
@@ -76,7 +77,15 @@ if TYPE_CHECKING:
     )
     from .algorithms import FedEPM, SFedAvg, SFedProx
     from .data import FederatedData
-    from .objectives import Huber, LeastSquares, Logistic, Multinomial, Problem, SquaredHinge
+    from .objectives import (
+        Huber,
+        LeastSquares,
+        Logistic,
+        Multinomial,
+        Problem,
+        ScalarLoss,
+        SquaredHinge,
+    )
     from .randomness import GivenRandomness
     from .result import DivergenceWarning, Result
     from .runner import make_problem, run

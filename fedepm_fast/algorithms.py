@@ -315,6 +315,8 @@ class FedEPM(Algorithm):
         return self.lam, self.eta
 
     def advice(self, problem: Problem) -> str:
+        if problem.objective.curvature is None:
+            return "a larger penalty parameter mu0 makes the local steps stable"
         # A round moves w_i by about k0 * g_i / nu_i, a gradient step that is stable up to 2/r_i.
         enough = self.local_steps / 2 * (problem.lipschitz() / self.steps(problem)).max()
         return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
@@ -393,6 +395,8 @@ class _Averaging(Algorithm):
         self._check("learning_rate", check_real, low=0.0, open_low=True)
 
     def advice(self, problem: Problem) -> str:
+        if problem.objective.curvature is None:
+            return "a smaller learning_rate makes the local steps stable"
         # Gradient steps are stable up to 2/r_i.
         scaled = problem.lipschitz() * problem.data.client_sizes
         most = 2 * (2 * self.local_steps) ** 0.5 / scaled.max()
