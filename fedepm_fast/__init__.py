@@ -29,6 +29,7 @@ _HOMES = {
     "Result": "result",
     "DivergenceWarning": "result",
     "run": "runner",
+    "run_callables": "callables",
     "make_problem": "runner",
     "Store": "store",
     "StoreError": "store",
@@ -39,6 +40,7 @@ _HOMES = {
 }
 _MODULES = (
     "aggregation",
+    "callables",
     "client",
     "datasets",
     "kernels",
@@ -60,6 +62,7 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from . import (
         aggregation,
+        callables,
         client,
         datasets,
         kernels,
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
         theory,
     )
     from .algorithms import FedEPM, SFedAvg, SFedProx
+    from .callables import run_callables
     from .data import FederatedData
     from .objectives import (
         Huber,

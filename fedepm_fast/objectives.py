@@ -186,6 +186,11 @@ class Problem:
         sizes = self.data.client_sizes
         return np.repeat(1.0 / sizes, sizes)
 
+    @property
+    def has_lipschitz(self) -> bool:
+        """Whether there is a bound of the loss's second derivative, which `lipschitz` needs."""
+        return self.objective.curvature is not None
+
     def lipschitz(self) -> Array:
         """A Lipschitz constant r_i of each gradient, shape (m,).
 
@@ -197,7 +202,7 @@ class Problem:
         ValueError
             If the loss is one of your own and has no `curvature`.
         """
-        if self.objective.curvature is None:
+        if not self.has_lipschitz:
             raise ValueError(
                 f"curvature must be given to the loss {self.objective.name!r} for a Lipschitz "
                 "constant"

@@ -58,9 +58,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _code(code: CodeType) -> Any:
-    constants = tuple(
-        _code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts
-    )
+    constants = tuple(_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts)
     return (code.co_code, code.co_argcount, code.co_names, code.co_varnames, constants)
 
 
@@ -81,8 +79,9 @@ def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> 
     if isinstance(value, dict):
         return (kind, *((repr(k), _value(name, v, within, names)) for k, v in value.items()))
     if extending.is_jitted(value) or inspect.isfunction(value):
-        if str(getattr(value, "__module__", "")).partition(".")[0] in _KNOWN:
-            return (kind, value.__module__, value.__qualname__)
+        home = str(getattr(value, "__module__", ""))
+        if home.partition(".")[0] in _KNOWN:
+            return (kind, home, plain(value).__qualname__)
         return (kind, _function(value, within))
     if isinstance(value, ModuleType):
         if value.__name__.partition(".")[0] in _KNOWN:

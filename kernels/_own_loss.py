@@ -59,10 +59,9 @@ def scalar_loss(
     """
     if labels not in ("reals", "binary"):
         raise ValueError(f"labels must be 'reals' or 'binary', got {labels!r}")
-    functions = {"value": value, "gradient": gradient}
-    return OwnLoss(
-        *(function_of(name, f) for name, f in functions.items()), labels, identity_of(functions)
-    )
+    value, gradient = function_of("value", value), function_of("gradient", gradient)
+    identity = identity_of({"value": value, "gradient": gradient})
+    return OwnLoss(value, gradient, labels, identity)
 
 
 def function_of(name: str, function: Any) -> Callable[..., Any]:

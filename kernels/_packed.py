@@ -28,8 +28,8 @@ from ._client_rows import (
     read_only,
     whole,
 )
-from ._packing import fill_blocks, fill_narrow_blocks
 from ._own_loss import OwnLoss
+from ._packing import fill_blocks, fill_narrow_blocks
 from ._pointwise import POINTWISE, pointwise
 
 #: Coordinates up to which dense rows are packed in blocks.
