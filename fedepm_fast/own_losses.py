@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import keyword
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -66,15 +67,16 @@ class ScalarLoss(Objective):
     Examples
     --------
     >>> import math
-    >>> from fedepm_fast import FedEPM, ScalarLoss, run, synthetic
-    >>> counts = synthetic.make_federated("linear", clients=10, samples=500, features=4, seed=1)
+    >>> from fedepm_fast import FedEPM, ScalarLoss, run
+    >>> from fedepm_fast.synthetic import make_federated
+    >>> data = make_federated("least_squares", clients=10, samples=500, features=4, seed=1)
     >>> log_cosh = ScalarLoss(
     ...     value=lambda t, y: abs(t - y) + math.log1p(math.exp(-2 * abs(t - y))),
     ...     gradient=lambda t, y: 2 / (1 + math.exp(-2 * (t - y))) - 1,
     ...     curvature=1.0,
     ...     name="log_cosh",
     ... )
-    >>> run(FedEPM(mu0=5.0), counts, objective=log_cosh, rounds=2).objective["name"]
+    >>> run(FedEPM(mu0=5.0), data, objective=log_cosh, rounds=2).objective["name"]
     'log_cosh'
     """
 
@@ -112,11 +114,15 @@ class ScalarLoss(Objective):
         return {name: function_of(name, f) for name, f in given.items() if f is not None}
 
     @cached_property
-    def identity(self) -> str:
-        """A hash of the functions."""
+    def _identities(self) -> dict[str, str]:
         from .kernels._own_loss import identity_of
 
-        return identity_of(self._functions)
+        return {name: identity_of(name, f) for name, f in self._functions.items()}
+
+    @property
+    def identity(self) -> str:
+        """A hash of the functions."""
+        return hashlib.sha256(repr(self._identities).encode()).hexdigest()
 
     def loss(self, t: Array, b: Array) -> Array:
         return self._map("value", t, b)
@@ -141,7 +147,7 @@ class ScalarLoss(Objective):
         if name not in maps:
             from .kernels._own_kernels import own_map
 
-            maps[name] = own_map(self._functions[name])
+            maps[name] = own_map(self._functions[name], self._identities[name])
         return maps[name]
 
     @property
@@ -150,11 +156,12 @@ class ScalarLoss(Objective):
 
     @cached_property
     def packing(self) -> dict[str, Any]:
-        from .kernels.losses import scalar_loss
+        from .kernels.losses import OwnLoss
 
         labels = "binary" if self.task == "classification" else "reals"
-        functions = self._functions
-        return {"loss": scalar_loss(functions["value"], functions["gradient"], labels=labels)}
+        functions, identities = self._functions, self._identities
+        both = identities["value"], identities["gradient"]
+        return {"loss": OwnLoss(functions["value"], functions["gradient"], labels, both)}
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -19,16 +19,15 @@ from numba.core import extending
 _KNOWN = ("builtins", "cmath", "math", "numba", "numpy", "operator")
 
 
-def own_identity(*functions: Any) -> str:
-    """SHA-256, in hexadecimal, of the bytecode of functions and of all that it refers to.
+def own_identity(function: Any) -> str:
+    """SHA-256, in hexadecimal, of the bytecode of a function and of all that it refers to.
 
     Raises
     ------
     TypeError
-        If they refer to something that cannot be told from others of its kind.
+        If it refers to something that cannot be told from others of its kind.
     """
-    found = tuple(_function(function, ()) for function in functions)
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return hashlib.sha256(repr(_function(function, ())).encode()).hexdigest()
 
 
 def plain(function: Any) -> Any:

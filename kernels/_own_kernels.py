@@ -17,7 +17,7 @@ from numba.core.errors import NumbaError
 
 from . import _vector_math  # noqa: F401  vectors for math.exp and the like
 from ._jit import JIT_DISABLED, device, kernel
-from ._own_identity import own_identity, plain
+from ._own_identity import own_identity
 from ._own_loss import OwnLoss
 from ._pointwise import Pointwise, _keep, _one
 from ._simd import lane, lanes, load, select, splat, store, with_lane
@@ -26,21 +26,27 @@ from ._simd_types import VECTORS
 
 def own_device(function: Any, identity: str) -> Any:
     """`function`, compiled into what calls it."""
+    if own_identity(function) != identity:
+        raise ValueError(
+            f"{function.__name__} refers to a global that has changed since: make a new loss"
+        )
     found = device(function)
     if not JIT_DISABLED:
         found._own_identity = identity
     return found
 
 
-def own_map(function: Callable[[float, float], float]) -> Any:
-    """The compiled ``mapped(t, y, out)`` of a function, over vectors."""
-    return _own_map(_Hashed(plain(function), own_identity(function)))
-
-
 @dataclass(frozen=True)
 class _Hashed:
+    """A function, for which its hash stands."""
+
     function: Any = field(compare=False)
     identity: str
+
+
+def own_map(function: Callable[[float, float], float], identity: str) -> Any:
+    """The compiled ``mapped(t, y, out)`` of a function with this hash, over vectors."""
+    return _own_map(_Hashed(function, identity))
 
 
 @functools.cache
@@ -58,10 +64,8 @@ def _own_map(hashed: _Hashed) -> Any:
 @functools.cache
 def pointwise_of(loss: OwnLoss) -> Pointwise:
     """The loss, for the factories of kernels."""
-    if own_identity(loss.value, loss.gradient) != loss.identity:
-        raise ValueError("value or gradient refers to a global that has changed: make a new loss")
-    value = _of_vectors(own_device(loss.value, loss.identity + " value"))
-    gradient = _of_vectors(own_device(loss.gradient, loss.identity + " gradient"))
+    functions = zip((loss.value, loss.gradient), loss.identities, strict=True)
+    value, gradient = (_of_vectors(own_device(f, identity)) for f, identity in functions)
 
     @device
     def step(

@@ -17,8 +17,8 @@ class OwnLoss:
     gradient: Callable[[float, float], float] = field(compare=False)
     #: "binary" or "reals".
     labels: str
-    #: Of both functions.
-    identity: str
+    #: Hashes of both functions, which stand for them.
+    identities: tuple[str, str]
 
     def __str__(self) -> str:
         return "own"
@@ -60,8 +60,8 @@ def scalar_loss(
     if labels not in ("reals", "binary"):
         raise ValueError(f"labels must be 'reals' or 'binary', got {labels!r}")
     value, gradient = function_of("value", value), function_of("gradient", gradient)
-    identity = identity_of({"value": value, "gradient": gradient})
-    return OwnLoss(value, gradient, labels, identity)
+    identities = identity_of("value", value), identity_of("gradient", gradient)
+    return OwnLoss(value, gradient, labels, identities)
 
 
 def function_of(name: str, function: Any) -> Callable[..., Any]:
@@ -74,11 +74,9 @@ def function_of(name: str, function: Any) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def identity_of(functions: dict[str, Any]) -> str:
-    """The hash of the functions together; a TypeError names the argument."""
-    for name, function in functions.items():
-        try:
-            own_identity(function)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} {error}") from None
-    return own_identity(*functions.values())
+def identity_of(name: str, function: Any) -> str:
+    """The hash of the function that is this argument, or TypeError."""
+    try:
+        return own_identity(function)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} {error}") from None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._validation import check_int
 from ..algorithms import Algorithm, FedEPM
 from ..data import FederatedData, column_norms
-from ..objectives import Problem
+from ..objectives import Problem, ScalarLoss
 from ..randomness import GivenRandomness
 from ..reference import Callback, RoundInfo, participations, uploads
 from ..stopping import NoRule
@@ -157,6 +157,8 @@ def report(
     ]
     if mechanism.public_scaling:
         public.append("the scaling of the columns, by the user's word")
+    if isinstance(problem.objective, ScalarLoss):
+        public.append("the bound of the loss's slope, by the user's word")
     if start_given:
         public.append("the starting point, by the user's word")
     found = {
