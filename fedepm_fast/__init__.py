@@ -22,12 +22,14 @@ _HOMES = {
     "Huber": "objectives",
     "LeastSquares": "objectives",
     "Multinomial": "objectives",
+    "ScalarLoss": "objectives",
     "SquaredHinge": "objectives",
     "Problem": "objectives",
     "GivenRandomness": "randomness",
     "Result": "result",
     "DivergenceWarning": "result",
     "run": "runner",
+    "run_callables": "callables",
     "make_problem": "runner",
     "Store": "store",
     "StoreError": "store",
@@ -40,6 +42,7 @@ _HOMES = {
 }
 _MODULES = (
     "aggregation",
+    "callables",
     "callbacks",
     "client",
     "datasets",
@@ -62,6 +65,7 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from . import (
         aggregation,
+        callables,
         callbacks,
         client,
         datasets,
@@ -79,8 +83,17 @@ if TYPE_CHECKING:
         theory,
     )
     from .algorithms import FedEPM, SFedAvg, SFedProx
+    from .callables import run_callables
     from .data import FederatedData
-    from .objectives import Huber, LeastSquares, Logistic, Multinomial, Problem, SquaredHinge
+    from .objectives import (
+        Huber,
+        LeastSquares,
+        Logistic,
+        Multinomial,
+        Problem,
+        ScalarLoss,
+        SquaredHinge,
+    )
     from .randomness import GivenRandomness
     from .result import DivergenceWarning, Result
     from .runner import make_problem, run

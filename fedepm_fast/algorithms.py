@@ -315,6 +315,8 @@ class FedEPM(Algorithm):
         return self.lam, self.eta
 
     def advice(self, problem: Problem) -> str:
+        if not problem.has_lipschitz:
+            return "a larger penalty parameter mu0 makes the local steps stable"
         # A round moves w_i by about k0 * g_i / nu_i, a gradient step that is stable up to 2/r_i.
         enough = self.local_steps / 2 * (problem.lipschitz() / self.steps(problem)).max()
         return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
@@ -322,12 +324,16 @@ class FedEPM(Algorithm):
     def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
         lam, eta = self.weights
         if self.aggregation == "equal" or np.isnan(scale).all():
-            return ens(Z, lam / eta)
+            return self.solve(Z, lam / eta)
         if self.aggregation == "uploaded":
             precision = np.where(np.isnan(scale), 0.0, 1.0)
         else:
             precision = (np.nanmin(scale) / scale) ** 2
-        return ens(Z, lam / eta, np.where(precision > NO_WEIGHT, precision, NO_WEIGHT))
+        return self.solve(Z, lam / eta, np.where(precision > NO_WEIGHT, precision, NO_WEIGHT))
+
+    def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:
+        """ENS of the uploads `Z` (m, n)."""
+        return ens(Z, c, weights)
 
     def local_round(
         self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
@@ -393,6 +399,8 @@ class _Averaging(Algorithm):
         self._check("learning_rate", check_real, low=0.0, open_low=True)
 
     def advice(self, problem: Problem) -> str:
+        if not problem.has_lipschitz:
+            return "a smaller learning_rate makes the local steps stable"
         # Gradient steps are stable up to 2/r_i.
         scaled = problem.lipschitz() * problem.data.client_sizes
         most = 2 * (2 * self.local_steps) ** 0.5 / scaled.max()

@@ -366,7 +366,7 @@ class FederatedData:
         b = self.labels
         return bool(((b == 0) | (b == 1)).all())
 
-    def packed(self, loss: str, **parameters: Any) -> ClientRows:
+    def packed(self, loss: Any, **parameters: Any) -> ClientRows:
         """The rows as the compiled kernels of a loss read them, in float64; packed once.
 
         `parameters` are those of the loss, and weights, as `kernels.losses.pack` takes them.

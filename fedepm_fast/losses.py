@@ -110,6 +110,16 @@ class Objective:
         return 1
 
     @property
+    def has_kernels(self) -> bool:
+        """Whether there are compiled kernels of exactly this loss."""
+        return self.kernel is not None and OBJECTIVES.get(self.kernel) is type(self)
+
+    @property
+    def packing(self) -> dict[str, Any]:
+        """The loss as `kernels.losses.pack` takes it."""
+        return {"loss": str(self.kernel), **self.parameters}
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The loss's own parameters, by name."""
         common = {f.name for f in fields(Objective)}

@@ -29,6 +29,7 @@ from .losses import (
     SquaredHinge,
     as_objective,
 )
+from .own_losses import ScalarLoss
 
 if TYPE_CHECKING:
     from .data import FederatedData
@@ -44,6 +45,7 @@ __all__ = [
     "Objective",
     "Optimum",
     "Problem",
+    "ScalarLoss",
     "SquaredHinge",
     "as_objective",
 ]
@@ -184,12 +186,27 @@ class Problem:
         sizes = self.data.client_sizes
         return np.repeat(1.0 / sizes, sizes)
 
+    @property
+    def has_lipschitz(self) -> bool:
+        """Whether there is a bound of the loss's second derivative, which `lipschitz` needs."""
+        return self.objective.curvature is not None
+
     def lipschitz(self) -> Array:
         """A Lipschitz constant r_i of each gradient, shape (m,).
 
         ``r_i = curvature * sigma_max(A_i)^2 / d_i + reg_i``, exact for least squares and a
         tight bound for the other losses (with reg_i times the largest weight, an upper bound).
+
+        Raises
+        ------
+        ValueError
+            If the loss is one of your own and has no `curvature`.
         """
+        if not self.has_lipschitz:
+            raise ValueError(
+                f"curvature must be given to the loss {self.objective.name!r} for a Lipschitz "
+                "constant"
+            )
         from scipy.sparse.linalg import svds
 
         sigma = np.empty(self.n_clients)
@@ -271,25 +288,24 @@ class Problem:
     @property
     def has_kernels(self) -> bool:
         """Whether the compiled kernels have this objective."""
-        kernel = self.objective.kernel
-        return kernel is not None and OBJECTIVES.get(kernel) is type(self.objective)
+        return self.objective.has_kernels
 
     @property
     def rows(self) -> ClientRows:
         """The clients' rows, packed for the compiled kernels in float64."""
         objective = self.objective
-        return self.data.packed(
-            str(objective.kernel), weights=objective.weights, **objective.parameters
-        )
+        return self.data.packed(weights=objective.weights, **objective.packing)
 
     def size_at_start(self, start: Array | None) -> float:
         """``|f|`` at the mean of the clients' parameters at the start, compiled."""
         if start is None and self.objective.kernel == "logistic":
             return self.n_clients * math.log(2.0)
-        from .kernels import losses
-
         n = self.n_parameters
         x = np.zeros(n) if start is None else start.reshape(-1, n).mean(axis=0)
+        if isinstance(self.objective, ScalarLoss):  # one kernel less to compile
+            return abs(self.total_value(x))
+        from .kernels import losses
+
         return abs(float(losses.values(self.rows, x, reg=self.reg).sum()))
 
     def accuracies(self, points: Array) -> Array | None:

@@ -284,12 +284,13 @@ def simulate(
     callback: Callback | None = None,
     start: Array | None = None,
     every_accuracy: bool = True,
+    keep_x: bool = True,
 ) -> Outcome:
     """Run an algorithm, client by client, with NumPy.
 
     `algorithm` is resolved for the problem (see `Algorithm.resolve`); arguments are checked by
     `fedepm_fast.run`, which is what most callers want. Without `every_accuracy` the accuracy
-    is that of the last round only, and NaN before.
+    is that of the last round only, and NaN before; without `keep_x` the history has no points.
     """
     began = perf_counter()
     m, n, k0 = problem.n_clients, problem.n_parameters, algorithm.local_steps
@@ -334,7 +335,8 @@ def simulate(
             break
         snr = signal_to_noise(np.linalg.norm(W, axis=1), noise_norm)
         took_part = snr[~np.isnan(snr)]
-        history["x"].append(x)
+        if keep_x:
+            history["x"].append(x)
         objective.append(f)
         grad_mean_sq.append(err)
         history["accuracy"].append(problem.accuracy(x))

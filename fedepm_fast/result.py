@@ -202,7 +202,12 @@ class Result:
             ),
             (
                 "objective",
-                f"{o['name']}, beta {o['beta']:g} (weight {o['regularizer']} per client)"
+                o["name"]
+                + (
+                    f", beta {o['beta']:g} (weight {o['regularizer']} per client)"
+                    if "beta" in o
+                    else ""
+                )
                 + (f", delta {o['delta']:g}" if "delta" in o else ""),
             ),
             ("f(x)/m", f"{self.mean_objective:.{'6f' if self.mean_objective < 1e6 else '6g'}}"),

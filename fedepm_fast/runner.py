@@ -8,10 +8,10 @@ import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from . import reference
 from ._validation import check_array, check_choice, check_int
@@ -29,6 +29,14 @@ from .stopping import DIVERGED, PRECISION, NoRule, StoppingRule, as_rule
 ENGINES = ("compiled", "reference")
 
 
+class Limits(NamedTuple):
+    """What ends a run."""
+
+    rule: StoppingRule
+    max_rounds: int
+    max_iterations: int | None
+
+
 def make_problem(
     algorithm: Algorithm, data: FederatedData, objective: str | Objective = "logistic"
 ) -> Problem:
@@ -36,11 +44,7 @@ def make_problem(
 
     The preset of the algorithm decides the regulariser where `objective` leaves it open.
     """
-    if not isinstance(algorithm, Algorithm):
-        raise TypeError(
-            "algorithm must be FedEPM(...), SFedAvg(...) or SFedProx(...), "
-            f"got {type(algorithm).__name__}"
-        )
+    check_algorithm(algorithm)
     if not isinstance(data, FederatedData):
         raise TypeError(f"data must be FederatedData, got {type(data).__name__}")
     return Problem(data, algorithm.objective(as_objective(objective)))
@@ -130,30 +134,17 @@ def run(
     if resolved.coverage_rounds is not None:
         check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
     measured = problem
-    planned = rounds
     if resolved.mechanism is not None:
         planned = private.fixed_rounds(stopping, rounds, max_rounds)
+        if rounds is None:
+            rounds, stopping = planned, None
         private.check_run(resolved, problem)
         problem = private.private_problem(resolved.mechanism, problem)
     simulate, engine = _engine(engine, resolved, problem)
-    if rounds is not None and stopping is not None:
-        raise ValueError("rounds and stopping exclude each other: give one of them")
-    if planned is not None:
-        rule: StoppingRule = NoRule()
-        max_rounds = check_int("rounds", planned, low=0)
-    else:
-        rule = as_rule(PRESETS[algorithm.preset].stopping if stopping is None else stopping)
-        max_rounds = check_int("max_rounds", max_rounds, low=0)
-    if max_iterations is not None:
-        max_iterations = check_int("max_iterations", max_iterations, low=0)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, got {type(callback).__name__}")
+    limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     if callback is not None and resolved.mechanism is not None:
         callback = private.only_watching(callback)
-    if start is not None:
-        start = np.asarray(start, dtype=np.float64)
-        shape = (n,) if start.ndim == 1 else (m, n)
-        start = check_array("start", start, shape=shape)
+    start = None if start is None else check_start(start, m, n)
     if randomness is None:
         if seed is None:
             seed = 0 if resolved.mechanism is None else secrets.randbits(64)
@@ -164,12 +155,12 @@ def run(
                 "randomness must be GivenRandomness, or None to draw it from the seed, "
                 f"got {randomness!r} of type {type(randomness).__name__}"
             )
-        last = max_rounds
-        if max_iterations is not None:
-            last = min(last, max_iterations // resolved.local_steps)
+        last = limits.max_rounds
+        if limits.max_iterations is not None:
+            last = min(last, limits.max_iterations // resolved.local_steps)
         # A stopping rule may end the run earlier than that.
         noisy = resolved.noise_model.factor > 0 or resolved.mechanism is not None
-        randomness.check(m, n, last if isinstance(rule, NoRule) else 0, noisy=noisy)
+        randomness.check(m, n, last if isinstance(limits.rule, NoRule) else 0, noisy=noisy)
         source = randomness
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -177,9 +168,9 @@ def run(
             resolved,
             problem,
             source,
-            rule,
-            max_rounds=max_rounds,
-            max_iterations=max_iterations,
+            limits.rule,
+            max_rounds=limits.max_rounds,
+            max_iterations=limits.max_iterations,
             callback=callback,
             start=start,
             every_accuracy=every_accuracy,
@@ -191,32 +182,101 @@ def run(
             "start, mu0, epsilon and clip must be such that the noise of the first uploads is well "
             f"above the rounding of points of the size {np.abs(outcome.x).max():.3g}, and finite"
         )
-    settings: dict[str, Any] = {
-        "stopping": rule.name,
-        "max_rounds": max_rounds,
-        "max_iterations": max_iterations,
-    }
-    history = {
-        name: np.array(values, dtype=np.float64)
-        for name, values in outcome.history.items()
-        if name != "accuracy" or values[0] is not None
-    }
+    history, settings = record(outcome, limits)
     if resolved.mechanism is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             private.measure(measured, history, every_accuracy)
         settings["privacy"], spent = private.report(
-            resolved, problem, source, max_rounds, len(history["x"]) - 1,
+            resolved, problem, source, limits.max_rounds, len(history["x"]) - 1,
             start_given=start is not None,
         )  # fmt: skip
         history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
+    description = {"description": data.summary(), **data.description}
+    result = make_result(resolved, problem, description, source, engine, outcome, history, settings)
+    f = result.history["objective"]
+    if resolved.mechanism is not None and has_diverged(f[-1] / (abs(f[0]) or 1.0), ()):
+        warnings.warn(
+            f"the points are far off, f(x)/m = {result.mean_objective:.4g}; a private run goes on, "
+            f"for f is not released; {resolved.advice(problem)}",
+            DivergenceWarning,
+            stacklevel=2,
+        )
+    return result
+
+
+def check_algorithm(algorithm: Any) -> None:
+    """Raise TypeError unless it is an algorithm."""
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(
+            "algorithm must be FedEPM(...), SFedAvg(...) or SFedProx(...), "
+            f"got {type(algorithm).__name__}"
+        )
+
+
+def check_limits(
+    algorithm: Algorithm,
+    stopping: str | StoppingRule | None,
+    rounds: int | None,
+    max_rounds: int,
+    max_iterations: int | None,
+    callback: Callback | None,
+) -> Limits:
+    """What ends a run, from the arguments of `run`."""
+    if rounds is not None and stopping is not None:
+        raise ValueError("rounds and stopping exclude each other: give one of them")
+    if rounds is not None:
+        rule: StoppingRule = NoRule()
+        max_rounds = check_int("rounds", rounds, low=0)
+    else:
+        rule = as_rule(PRESETS[algorithm.preset].stopping if stopping is None else stopping)
+        max_rounds = check_int("max_rounds", max_rounds, low=0)
+    if max_iterations is not None:
+        max_iterations = check_int("max_iterations", max_iterations, low=0)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, got {type(callback).__name__}")
+    return Limits(rule, max_rounds, max_iterations)
+
+
+def check_start(start: ArrayLike, m: int, n: int) -> NDArray[np.float64]:
+    """The clients' parameters at the start, shape (n,) or (m, n)."""
+    array = np.asarray(start, dtype=np.float64)
+    return check_array("start", array, shape=(n,) if array.ndim == 1 else (m, n))
+
+
+def record(outcome: Outcome, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The history of a finished run as arrays, and the settings that ended it."""
+    if len(outcome.history["objective"]) == 0:
+        raise ValueError("start must have a finite objective, it overflows at the first point")
+    history = {
+        name: np.array(values, dtype=np.float64)
+        for name, values in outcome.history.items()
+        if len(values) and (name != "accuracy" or values[0] is not None)
+    }
+    settings = {**limits._asdict(), "stopping": limits.rule.name}
+    del settings["rule"]
+    return history, settings
+
+
+def make_result(
+    algorithm: Algorithm,
+    problem: Problem,
+    data: dict[str, Any],
+    source: Any,
+    engine: str,
+    outcome: Outcome,
+    history: dict[str, Any],
+    settings: dict[str, Any],
+) -> Result:
+    """The result of a finished run of the resolved `algorithm`; a warning if it diverged."""
     if DIVERGED in outcome.reasons:
-        settings["advice"] = resolved.advice(problem)
+        settings.setdefault("advice", algorithm.advice(problem))
+    given = isinstance(source, GivenRandomness)
     result = Result(
-        algorithm=resolved.describe(),
+        algorithm=algorithm.describe(),
         objective=problem.describe(),
-        data={"description": data.summary(), **data.description},
-        seed=None if randomness is not None else source.seed,
-        trial=None if randomness is not None else source.trial,
+        data=data,
+        seed=None if given else source.seed,
+        trial=None if given else source.trial,
         engine=engine,
         x=outcome.x,
         W=outcome.W,
@@ -229,16 +289,8 @@ def run(
         settings=settings,
         versions=dict(versions()),
     )
-    f = result.history["objective"]
-    if resolved.mechanism is not None and has_diverged(f[-1] / (abs(f[0]) or 1.0), ()):
-        warnings.warn(
-            f"the points are far off, f(x)/m = {result.mean_objective:.4g}; a private run goes on, "
-            f"for f is not released; {resolved.advice(problem)}",
-            DivergenceWarning,
-            stacklevel=2,
-        )
     if result.diverged:
-        warnings.warn(result.message, DivergenceWarning, stacklevel=2)
+        warnings.warn(result.message, DivergenceWarning, stacklevel=3)
     return result
 
 

@@ -66,6 +66,8 @@ def _view(name: str, value: Any) -> NDArray[Any]:
         raise TypeError(
             f"{name} must be an array of numbers, got {type(value).__name__}"
         ) from error
+    except RuntimeError as error:  # a tensor that tracks gradients, or is in another memory
+        raise TypeError(f"{name} must be an array of numbers: {error}") from error
 
 
 def check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
@@ -85,7 +87,7 @@ def check_finite(name: str, array: NDArray[Any]) -> None:
 def output(
     name: str, out: Any, shape: tuple[int, ...], dtype: Any, *inputs: NDArray[Any]
 ) -> NDArray[Any]:
-    """`out`, checked, or a new array.
+    """`out`, checked, or a new array; an array on the memory of what speaks DLPack.
 
     Raises
     ------
@@ -96,6 +98,11 @@ def output(
     """
     if out is None:
         return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray) and hasattr(out, "__dlpack__"):
+        try:
+            out = np.from_dlpack(out)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise TypeError(f"{name} must be an array in this memory: {error}") from error
     if not isinstance(out, np.ndarray) or out.dtype != dtype:
         found = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
         raise TypeError(f"{name} must be an array of dtype {np.dtype(dtype)}, got {found}")

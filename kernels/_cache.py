@@ -223,6 +223,9 @@ def _prune(newest: Path) -> None:
 def _identity(value: Any) -> Any:
     """What stands for a closure variable in a key, equal in every process."""
     if extending.is_jitted(value):
+        own = getattr(value, "_own_identity", None)
+        if own is not None:  # a user's function, with the globals that it reads
+            return own
         options = tuple(sorted((k, repr(v)) for k, v in value.targetoptions.items()))
         return (_function_identity(value.py_func), options)
     if inspect.isfunction(value):

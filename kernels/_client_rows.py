@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _losses_blocks, _losses_rows
+from ._own_loss import OwnLoss
 
 VECTOR_BYTES = 64
 
@@ -37,8 +38,8 @@ class NarrowTable:
 class ClientRows:
     """Rows of m clients, arranged for one loss; made by `pack`. Its arrays are read-only."""
 
-    loss: str
-    """Name of the loss."""
+    loss: str | OwnLoss
+    """Name of the loss, or one of `losses.scalar_loss`."""
     client_sizes: NDArray[np.int64]
     """Rows of each client, d_i, shape (m,)."""
     n_features: int

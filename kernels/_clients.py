@@ -20,7 +20,7 @@ from numba import prange
 from ._jit import device, kernel, parallel_kernel
 from ._losses_blocks import block_layout
 from ._losses_rows import csr_layout, dense_layout
-from ._pointwise import POINTWISE
+from ._pointwise import pointwise
 from ._simd import fma, horizontal_sum, lanes, load, load_partial, splat, store, store_partial
 
 
@@ -36,9 +36,9 @@ _LAYOUTS = {"blocks": block_layout, "dense": dense_layout, "csr": csr_layout}
 
 
 @functools.cache
-def client_kernels(layout: str, loss: str) -> ClientKernels:
+def client_kernels(layout: str, loss: Any) -> ClientKernels:
     """The kernels of a layout, ``"blocks"``, ``"dense"`` or ``"csr"``, and a loss."""
-    size, count, chunk = _LAYOUTS[layout](POINTWISE[loss])
+    size, count, chunk = _LAYOUTS[layout](pointwise(loss))
 
     @device
     def objective(rows: Any, i: Any, w: Any, reg: Any, want: Any, gradient: Any, work: Any) -> Any:

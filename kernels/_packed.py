@@ -28,8 +28,9 @@ from ._client_rows import (
     read_only,
     whole,
 )
+from ._own_loss import OwnLoss
 from ._packing import fill_blocks, fill_narrow_blocks
-from ._pointwise import POINTWISE
+from ._pointwise import POINTWISE, pointwise
 
 #: Coordinates up to which dense rows are packed in blocks.
 _BLOCKS_UP_TO = 128
@@ -74,7 +75,7 @@ def pack(
     labels: ArrayLike,
     client_sizes: ArrayLike,
     *,
-    loss: str = "logistic",
+    loss: str | OwnLoss = "logistic",
     delta: float | None = None,
     classes: int | None = None,
     weights: ArrayLike | None = None,
@@ -91,14 +92,15 @@ def pack(
         ``shape`` counts as compressed sparse rows.
     labels : array_like of shape (d,)
         0 or 1 for the logistic loss and the squared hinge, 0 to K - 1 for the multinomial
-        loss, any numbers for least squares and the Huber loss.
+        loss, any numbers for least squares and the Huber loss; for one of your own what it says.
     client_sizes : array_like of int, shape (m,)
         Rows of each client, at least 1.
-    loss : {"logistic", "least_squares", "huber", "squared_hinge", "multinomial"}
+    loss : {"logistic", "least_squares", "huber", "squared_hinge", "multinomial"} or OwnLoss
         Of the margin t = <a, w> and the label b: softplus(t) - b*t; (t - b)^2 / 2; r^2 / 2 for
         r = abs(t - b) up to delta, delta * (r - delta/2) beyond; max(0, 1 - (2b - 1)*t)^2; the
         cross entropy of the softmax of K margins, with w the coefficients of class 0, then
-        those of class 1, and so on, ``coefficients.ravel()`` of shape (K, n).
+        those of class 1, and so on, ``coefficients.ravel()`` of shape (K, n). `scalar_loss`
+        makes one of functions of your own.
     delta : float, optional
         For the Huber loss; 1 by default.
     classes : int, optional
@@ -127,7 +129,7 @@ def pack(
         Naming the argument: NaN or inf, labels that are not the loss's, a parameter that it
         has not, an empty client, sizes that do not add up to d, indices out of range.
     """
-    if loss not in POINTWISE:
+    if not isinstance(loss, OwnLoss) and loss not in POINTWISE:
         raise ValueError(f"loss must be one of {', '.join(map(repr, POINTWISE))}, got {loss!r}")
     if dtype is not None and np.dtype(dtype) not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {np.dtype(dtype)}")
@@ -157,8 +159,9 @@ def pack(
     sizes = _check_sizes(client_sizes, d)
     b = _check_labels(labels, d, loss, checked)
     parameter = _check_parameter(loss, b, delta=delta, classes=classes)
-    outputs = int(parameter) if POINTWISE[loss].labels == "classes" else 1
-    target = (1 - 2 * b if POINTWISE[loss].folds else b).astype(kind, copy=False)
+    of = pointwise(loss)
+    outputs = int(parameter) if of.labels == "classes" else 1
+    target = (1 - 2 * b if of.folds else b).astype(kind, copy=False)
     constants = np.append(parameter, np.tile(_check_weights(weights, shape[1]), outputs))
     sizes, target, constants = map(read_only, (sizes, target, constants.astype(kind)))
     common = loss, sizes, shape[1], target, constants
@@ -175,7 +178,7 @@ def pack(
         return DenseRows(*common, read_only(table))
     if isinstance(table, np.ndarray) and kind == np.float64:
         table = narrow_table(table) or table
-    targets, *held = _blocks(table, target, sizes, order, POINTWISE[loss].folds)
+    targets, *held = _blocks(table, target, sizes, order, of.folds, of.no_target)
     return PackedRows(*common[:3], targets, constants, *held)
 
 
@@ -185,12 +188,13 @@ def _blocks(
     sizes: NDArray[np.int64],
     rows: NDArray[np.int64],
     folds: bool,
+    no_target: float,
 ) -> list[NDArray[Any]]:
     """Targets, blocks, starts and scale of `PackedRows`."""
     dtype = target.dtype
     width = VECTOR_BYTES // dtype.itemsize
     starts = offsets_of(-(-sizes // width))
-    targets = np.zeros(0 if folds else int(starts[-1]) * width, dtype)
+    targets = np.full(0 if folds else int(starts[-1]) * width, no_target, dtype)
     if isinstance(table, NarrowTable):
         n, scale, fill, source = len(table.scale), table.scale, fill_narrow_blocks, table.values
     else:
@@ -224,12 +228,12 @@ def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
     return sizes
 
 
-def _check_labels(labels: ArrayLike, d: int, loss: str, checked: bool) -> NDArray[Any]:
+def _check_labels(labels: ArrayLike, d: int, loss: Any, checked: bool) -> NDArray[Any]:
     b = as_floats("labels", labels, ndim=1)
     check_shape("labels", b, (d,))
     if not checked:
         check_finite("labels", b)
-    kind = POINTWISE[loss].labels
+    kind = pointwise(loss).labels
     if checked or kind == "reals":
         return b
     if kind == "binary":
@@ -243,9 +247,9 @@ def _check_labels(labels: ArrayLike, d: int, loss: str, checked: bool) -> NDArra
     return b
 
 
-def _check_parameter(loss: str, labels: NDArray[Any], **given: Any) -> float:
+def _check_parameter(loss: Any, labels: NDArray[Any], **given: Any) -> float:
     """The loss's parameter; one that belongs to another loss is refused."""
-    own = POINTWISE[loss].parameter
+    own = pointwise(loss).parameter
     for name, value in given.items():
         if value is not None and name != own:
             raise ValueError(f"{name} is not a parameter of the {loss} loss")
@@ -258,7 +262,7 @@ def _check_parameter(loss: str, labels: NDArray[Any], **given: Any) -> float:
             raise ValueError(f"labels must be below classes = {classes}, got {least - 1}")
         return classes
     if own is None or given[own] is None:
-        return POINTWISE[loss].default
+        return pointwise(loss).default
     return real(own, given[own], low=0.0, open_low=True)
 
 

@@ -169,6 +169,15 @@ def _multinomial_step(
     return total + ((largest - true) + vector_log1p(others + (own - 1.0))), product
 
 
+def pointwise(loss: Any) -> Pointwise:
+    """The loss of that name, or one of the user's, an `OwnLoss`."""
+    if isinstance(loss, str):
+        return POINTWISE[loss]
+    from ._own_kernels import pointwise_of
+
+    return pointwise_of(loss)
+
+
 POINTWISE = {
     "logistic": Pointwise(
         _of_one_margin(_logistic), _logistic_settle, _one, -np.inf, 1.0, True, labels="binary"

@@ -16,7 +16,7 @@ from ._losses_blocks import LONGEST
 from ._losses_blocks import _margins as block_margins
 from ._losses_rows import GROUP, _csr_margins, _dense_margins
 from ._packed import pack
-from ._pointwise import POINTWISE
+from ._pointwise import pointwise
 from ._simd import (
     any_true,
     count_true,
@@ -36,7 +36,7 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
     Parameters
     ----------
     rows : ClientRows
-        From `losses.pack`, for the logistic, squared hinge or multinomial loss.
+        From `losses.pack`, for a loss whose labels are classes.
     points : array_like of shape (t, n)
         Of the dtype of `rows`; n is ``rows.n_parameters``.
 
@@ -54,8 +54,9 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
     """
     if not isinstance(rows, ClientRows):
         raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
-    if POINTWISE[rows.loss].labels == "reals":
-        raise ValueError(f"rows must hold classes, they are packed for {rows.loss!r}")
+    loss = pointwise(rows.loss)
+    if loss.labels == "reals":
+        raise ValueError(f"rows must hold classes, they are packed for {str(rows.loss)!r}")
     points = as_floats("points", points, ndim=2, like=np.empty(0, rows.dtype))
     check_shape("points", points, (len(points), rows.n_parameters))
     check_finite("points", points)
@@ -63,8 +64,15 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
         points = points.copy()
     out = np.empty((len(points), 2), np.int64)
     work = aligned((rows.work_size,), rows.dtype)
-    _counting(rows.layout, rows.n_outputs > 1)(rows.arrays, points, work, out)
+    _counting(rows.layout, rows.n_outputs > 1, loss.folds)(rows.arrays, points, work, out)
     return out
+
+
+@device
+def _sign(margins, targets, first, size):
+    """Margins times 1 - 2b, for labels b that are not folded into the rows."""
+    for r in range(size):
+        margins[r] *= 1 - 2 * targets[first + r]
 
 
 @device
@@ -95,7 +103,7 @@ def _tally_classes(margins, stride, outputs, targets, first, size, out):
 
 
 @functools.cache
-def _counting(layout: str, classes: bool) -> Any:
+def _counting(layout: str, classes: bool, folds: bool) -> Any:
     if layout == "blocks":
 
         @kernel
@@ -121,6 +129,8 @@ def _counting(layout: str, classes: bool) -> Any:
                                 work, LONGEST * width, outputs, targets, at, size, out[t]
                             )
                         else:
+                            if not folds:
+                                _sign(work, targets, first * width, size)
                             _tally(work, size, out[t])
                         left -= group * width
                         first += group
@@ -144,8 +154,11 @@ def _counting(layout: str, classes: bool) -> Any:
                 if classes:
                     _tally_classes(work, GROUP, outputs, targets, first, group, out[t])
                 else:
-                    for r in range(group):
-                        work[r] *= targets[first + r]
+                    if folds:
+                        for r in range(group):
+                            work[r] *= targets[first + r]
+                    else:
+                        _sign(work, targets, first, group)
                     _tally(work, group, out[t])
 
     return count_rows

@@ -5,7 +5,8 @@
     f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2
 
 with the losses of logistic regression, least squares, Huber, the squared hinge, and, with a
-margin for each class, multinomial logistic regression; `pack` has their formulas.
+margin for each class, multinomial logistic regression; `pack` has their formulas, and
+`scalar_loss` makes others of two functions of your own.
 `pack` arranges the rows of all clients once, for one loss; `values`, `gradients` and
 `values_and_gradients` evaluate them, at one point or at a point for each client.
 `client_kernel` gives the compiled function of one client for use in compiled code.
@@ -25,6 +26,7 @@ from ._client_rows import ClientRows, DenseRows, NarrowTable, PackedRows, Sparse
 from ._clients import ClientKernels, client_kernels
 from ._jit import threads as in_threads
 from ._jit import warms
+from ._own_loss import OwnLoss, scalar_loss
 from ._packed import narrow_table, pack
 from ._pointwise import POINTWISE
 
@@ -32,12 +34,14 @@ __all__ = [
     "ClientRows",
     "DenseRows",
     "NarrowTable",
+    "OwnLoss",
     "PackedRows",
     "SparseRows",
     "client_kernel",
     "gradients",
     "narrow_table",
     "pack",
+    "scalar_loss",
     "values",
     "values_and_gradients",
     "workspace",

@@ -6,14 +6,17 @@ import importlib.util
 
 import numpy as np
 import pytest
-from problems import small_data
+from problems import a_problem
 from small_sweeps import small_sweep, timeless
 
 from fedepm_fast import Problem, sweep
-from fedepm_fast.objectives import OBJECTIVES, as_objective
+from fedepm_fast.objectives import OBJECTIVES
 
-#: The Flower adapter is tested where Flower is installed.
-collect_ignore = [] if importlib.util.find_spec("flwr") else ["flower"]
+#: What is tested where the library is installed: the folder of its tests.
+OPTIONAL = {"flwr": "flower", "torch": "torch"}
+collect_ignore = [
+    folder for library, folder in OPTIONAL.items() if importlib.util.find_spec(library) is None
+]
 
 
 @pytest.fixture(params=["logistic", "least_squares"])
@@ -25,11 +28,6 @@ def problem(request: pytest.FixtureRequest) -> Problem:
 def any_problem(request: pytest.FixtureRequest) -> Problem:
     """A problem of every registered objective."""
     return a_problem(request.param)
-
-
-def a_problem(name: str) -> Problem:
-    objective = as_objective(name, beta=0.01)
-    return Problem(small_data(task=objective.task), objective)
 
 
 @pytest.fixture

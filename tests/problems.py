@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from fedepm_fast import FederatedData
+import numpy as np
+from scipy import sparse
+
+from fedepm_fast import FederatedData, Problem, ScalarLoss
+from fedepm_fast.kernels import losses
+from fedepm_fast.objectives import OBJECTIVES, as_objective
 
 
 def small_data(
@@ -26,3 +31,46 @@ def small_data(
     else:
         labels = margin + 0.1 * rng.normal(size=len(margin))
     return FederatedData(features, labels, sizes)
+
+
+def softplus(t, y):
+    """The logistic loss, as users write it."""
+    s = (1 - 2 * y) * t
+    return max(s, 0.0) + math.log1p(math.exp(-abs(s)))
+
+
+def sigmoid(t, y):
+    """Its derivative."""
+    sign = 1 - 2 * y
+    return sign / (1 + math.exp(-sign * t))
+
+
+def own_logistic(**options) -> ScalarLoss:
+    """The logistic loss as one of the user's."""
+    options = {"curvature": 0.25, "slope": 1.0, "task": "classification", **options}
+    return ScalarLoss(value=softplus, gradient=sigmoid, name="own_logistic", **options)
+
+
+#: Every loss there is, by name.
+LOSSES = (*OBJECTIVES, "own_logistic")
+
+
+def a_problem(name: str, *, is_sparse: bool = False) -> Problem:
+    """Six clients with a loss of `LOSSES`, dense or CSR."""
+    objective = own_logistic(beta=0.01) if name == "own_logistic" else as_objective(name, beta=0.01)
+    data = small_data(task=objective.task)
+    if is_sparse:
+        features = sparse.csr_array(np.where(np.abs(data.features) < 0.5, 0, data.features))
+        data = FederatedData(features, data.labels, data.client_sizes)
+    return Problem(data, objective)
+
+
+def by_kernels(problem: Problem, i: int, w) -> tuple[float, np.ndarray]:
+    """Value and gradient of client i, compiled; what runs compile anyway."""
+    rows, gradient = problem.rows, np.empty(len(w))
+    if isinstance(rows.loss, str):
+        f, g = losses.values_and_gradients(rows, w, clients=[i], reg=problem.reg)
+        return f[0], g[0]
+    client, work = losses.client_kernel(rows), losses.workspace(rows)
+    value = client(rows.arrays, i, w, problem.reg[i], True, gradient, work)
+    return value, gradient

@@ -74,17 +74,6 @@ def test_squared_hinge_by_hand():
     np.testing.assert_array_equal(SquaredHinge().derivative(t, b), [-2, 0, 0, -4, 3])
 
 
-def test_gradients_match_central_differences(any_problem, rng):
-    problem = any_problem
-    w, h = rng.normal(size=problem.n_parameters), 1e-6
-    for i in range(problem.n_clients):
-        numeric = [
-            (problem.value(i, w + h * e) - problem.value(i, w - h * e)) / (2 * h)
-            for e in np.eye(problem.n_parameters)
-        ]
-        np.testing.assert_allclose(problem.gradient(i, w), numeric, rtol=1e-6, atol=1e-8)
-
-
 def test_totals_are_sums_over_clients(any_problem, rng):
     problem = any_problem
     w = rng.normal(size=problem.n_parameters)

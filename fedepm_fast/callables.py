@@ -1,0 +1,277 @@
+"""Runs on losses that are any Python callables of flat vectors, such as PyTorch models.
+
+A loss is ``value, gradient = loss(x)`` at a point x of shape (n,). If it has an attribute
+``lipschitz``, that is a Lipschitz constant of its gradient. A run of `run_callables` goes round by
+round in Python and calls every loss; server, local steps and noise are the compiled kernels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import reference
+from ._validation import check_array
+from .algorithms import Algorithm, FedEPM
+from .callbacks import Callback
+from .kernels.ens import ens
+from .kernels.local_steps import fedepm_local_steps_raw
+from .kernels.noise import laplace
+from .objectives import Problem
+from .participation import check_coverage, clients_per_round
+from .randomness import INITIAL_NOISE, NOISE, CounterRandomness
+from .result import Result
+from .runner import check_algorithm, check_limits, check_start, make_result, record
+from .stopping import StoppingRule
+
+Array = NDArray[np.float64]
+
+ENGINE = "stepwise"
+
+
+class Loss(Protocol):
+    """A client's loss f_i."""
+
+    def __call__(self, x: Array, /) -> tuple[float, ArrayLike]:
+        """The value f_i(x), a number, and the gradient, of shape (n,).
+
+        `x`, float64 of shape (n,), is the callable's own to keep or change.
+        """
+
+
+def run_callables(
+    algorithm: Algorithm,
+    losses: Sequence[Loss],
+    start: ArrayLike,
+    *,
+    samples: ArrayLike | None = None,
+    seed: int = 0,
+    trial: int = 0,
+    stopping: str | StoppingRule | None = None,
+    rounds: int | None = None,
+    max_rounds: int = 500,
+    max_iterations: int | None = None,
+    callback: Callback | None = None,
+    keep_x: bool = True,
+) -> Result:
+    """Run an algorithm on losses that are callables, one for each client, in one process.
+
+    With the losses of `run`, regularisers included, its result is that of `run`, to rounding.
+
+    Parameters
+    ----------
+    algorithm : FedEPM, SFedAvg or SFedProx
+        What to run, with its parameters, but no mechanism.
+    losses : sequence of m callables
+        ``value, gradient = loss(x)``, see `Loss`, each called once a round, and by the baselines
+        once for each further local gradient. Gradients in float32, or tensors on the CPU, are
+        converted to float64, in which everything else is computed. A regulariser is up to them.
+    start : array_like of shape (n,) or (m, n)
+        The clients' parameters at the start.
+    samples : array_like of int, shape (m,), optional
+        Numbers of samples d_i, which scale the steps as in `run`; 1 by default.
+    seed, trial, stopping, rounds, max_rounds, max_iterations, callback
+        As of `run`.
+    keep_x : bool
+        Whether the history holds the point of every round.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, or the client whose loss gives something else than a number and n
+        numbers, or is not finite in round 0. What a loss raises is passed on, with the client's
+        number as a note.
+
+    Warns
+    -----
+    DivergenceWarning
+        If the run diverges, a loss or gradient that is not finite included: it stops, and the
+        result holds the last finite state.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedepm_fast import FedEPM, run_callables
+    >>> targets = np.arange(12.0).reshape(4, 3)
+    >>> losses = [lambda x, t=t: ((x - t) @ (x - t) / 2, x - t) for t in targets]
+    >>> result = run_callables(FedEPM(noise="none", mu0=5.0, eta=1.0), losses, np.zeros(3))
+    >>> result.x.round(2)
+    array([4.5, 5.5, 6.5])
+    """
+    check_algorithm(algorithm)
+    if algorithm.mechanism is not None:
+        raise ValueError(
+            "algorithm must have no mechanism: it bounds what a record changes, and callables do "
+            "not tell of records"
+        )
+    problem = _Callables(losses, start, samples)
+    m, n = problem.n_clients, problem.n_parameters
+    start = check_start(start, m, n)
+    as_problem = cast(Problem, problem)
+    resolved = algorithm.resolve(as_problem)
+    if resolved.coverage_rounds is not None:
+        check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
+    limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
+    source = _Compiled(seed, trial)
+    with np.errstate(over="ignore", invalid="ignore"):
+        outcome = reference.simulate(
+            _with_kernels(resolved),
+            as_problem,
+            source,
+            limits.rule,
+            max_rounds=limits.max_rounds,
+            max_iterations=limits.max_iterations,
+            callback=callback,
+            start=start,
+            keep_x=keep_x,
+        )
+    history, settings = record(outcome, limits)
+    if problem.fault:
+        settings["advice"] = f"{problem.fault}; {resolved.advice(as_problem)}"
+    text = f"{m} callables of {n} parameters, {problem.n_samples} samples"
+    return make_result(
+        resolved, as_problem, {"description": text}, source, ENGINE, outcome, history, settings
+    )
+
+
+class _Callables:
+    """Callables as the reference takes a `Problem`."""
+
+    def __init__(self, losses: Sequence[Loss], start: ArrayLike, samples: ArrayLike | None) -> None:
+        if not isinstance(losses, Sequence) or len(losses) == 0:
+            raise TypeError(
+                "losses must be a list of callables, one for each client, "
+                f"got {type(losses).__name__}{' of none' if isinstance(losses, Sequence) else ''}"
+            )
+        for i, loss in enumerate(losses):
+            if not callable(loss):
+                raise TypeError(f"losses must be callable, got {type(loss).__name__} at index {i}")
+        self.losses = losses
+        self.n_clients = m = len(losses)
+        shape = np.shape(start)
+        if len(shape) not in (1, 2) or shape[-1] == 0:
+            raise ValueError(f"start must have shape (n,) or ({m}, n), got {shape}")
+        self.n_parameters = int(shape[-1])
+        sizes = np.ones(m, np.int64)
+        if samples is not None:
+            sizes = check_array("samples", samples, shape=(m,), dtype=np.int64)
+            if (sizes < 1).any():
+                raise ValueError(f"samples must be at least 1, got {sizes.min()}")
+        self.data = SimpleNamespace(client_sizes=sizes)
+        self.n_samples = int(sizes.sum())
+        self.fault = ""
+        self._values = np.empty(m)
+        self._points: list[Any] = [None] * m
+        self._begun = False
+
+    def gradient(self, i: int, w: Array) -> Array:
+        self._values[i], gradient = self._evaluate(i, w)
+        self._points[i] = w
+        return gradient
+
+    def total_value(self, x: Array) -> float:
+        for i in range(self.n_clients):
+            if self._points[i] is not x:
+                self.gradient(i, x)
+        return float(self._values.sum())
+
+    def accuracy(self, x: Array) -> None:
+        self._begun = True  # it is asked for when a round has been measured
+
+    def _evaluate(self, i: int, w: Array) -> tuple[float, Array]:
+        try:
+            found = self.losses[i](w.copy())
+        except Exception as error:
+            error.add_note(f"in the loss of client {i}")
+            raise
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise TypeError(
+                f"losses must give (value, gradient), got {type(found).__name__} of client {i}"
+            )
+        name = f"gradient of client {i}"
+        try:
+            value = float(found[0].item() if hasattr(found[0], "item") else found[0])
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"value of client {i} must be a number, got {type(found[0]).__name__}"
+            ) from None
+        try:
+            gradient = check_array(name, found[1], shape=(self.n_parameters,), finite=False)
+        except RuntimeError as error:  # a tensor that is elsewhere, or tracks gradients
+            raise TypeError(f"{name} must be an array of numbers: {error}") from None
+        if not (math.isfinite(value) and np.isfinite(gradient).all()):
+            self._not_finite(i, value, gradient)
+        return value, gradient
+
+    def _not_finite(self, i: int, value: float, gradient: Array) -> None:
+        fault = f"value of client {i} must be finite, got {value}"
+        if math.isfinite(value):
+            j = int(np.flatnonzero(~np.isfinite(gradient))[0])
+            fault = f"gradient of client {i} must be finite, got {gradient[j]} at index ({j},)"
+        if not self._begun:
+            raise ValueError(f"{fault}, before the end of round 0")
+        self.fault = self.fault or fault
+
+    @property
+    def has_lipschitz(self) -> bool:
+        return all(hasattr(loss, "lipschitz") for loss in self.losses)
+
+    def lipschitz(self) -> Array:
+        return np.array([float(loss.lipschitz) for loss in self.losses])  # type: ignore[attr-defined]
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "callables"}
+
+
+class _Compiled(CounterRandomness):
+    """The numbers of `CounterRandomness`, by the kernels."""
+
+    def unit_noise(
+        self,
+        tau: int,
+        clients: NDArray[np.intp],
+        n: int,
+        *,
+        standardize: bool = False,
+        law: str = "laplace",
+    ) -> Array:
+        purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
+        return laplace(self.seed, self.trial, purpose, tau, clients, n, standardize=standardize)
+
+
+class _FedEPMKernels(FedEPM):
+    """FedEPM's server and local steps by the kernels."""
+
+    def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:
+        return ens(Z, c, weights=weights)
+
+    def local_round(
+        self, problem: Problem, S: NDArray[np.intp], x: Array, W: Array, G: Array, tau: int
+    ) -> tuple[Array, Array]:
+        out, mu = np.empty(W.shape), np.empty(len(S))
+        lam, eta = self.weights
+        k0 = self.local_steps
+        # Where the result is not finite, the run has diverged.
+        fedepm_local_steps_raw(
+            np.ascontiguousarray(W), x, G, self.steps(problem)[S], np.arange(len(S)), lam, eta,
+            self.mu0, self.c, self.alpha, k0, tau * k0, out, mu,
+        )  # fmt: skip
+        return out, mu
+
+
+def _with_kernels(algorithm: Algorithm) -> Algorithm:
+    if type(algorithm) is not FedEPM:
+        return algorithm
+    return _FedEPMKernels(
+        **{f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)}
+    )

@@ -1,0 +1,92 @@
+"""What a function of the user's computes, as a hash: equal in every process, whatever its name.
+
+Numba takes the globals that a function reads for constants when it compiles it. So a hash of the
+function must have them, and those of the functions that it calls: a store, or a cache of machine
+code, would else take one function for another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from types import BuiltinFunctionType, CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core import extending
+
+#: Modules whose functions are told from others by their names.
+_KNOWN = ("builtins", "cmath", "math", "numba", "numpy", "operator")
+
+
+def own_identity(function: Any) -> str:
+    """SHA-256, in hexadecimal, of the bytecode of a function and of all that it refers to.
+
+    Raises
+    ------
+    TypeError
+        If it refers to something that cannot be told from others of its kind.
+    """
+    return hashlib.sha256(repr(_function(function, ())).encode()).hexdigest()
+
+
+def plain(function: Any) -> Any:
+    """The Python function of a compiled one."""
+    return function.py_func if extending.is_jitted(function) else function
+
+
+def _function(function: Any, within: tuple[Any, ...]) -> Any:
+    function = plain(function)
+    if function in within:  # it calls itself
+        return ("caller", within.index(function))
+    within = (*within, function)
+    names = sorted(_names(function.__code__))
+    read = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    read += [(name, cell.cell_contents) for name, cell in cells]
+    return (
+        _code(function.__code__),
+        _value("its defaults", (function.__defaults__, function.__kwdefaults__), within, names),
+        tuple((name, _value(name, value, within, names)) for name, value in read),
+    )
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _code(code: CodeType) -> Any:
+    constants = tuple(_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts)
+    return (code.co_code, code.co_argcount, code.co_names, code.co_varnames, constants)
+
+
+def _constant(value: Any) -> str:
+    # The order of a set of strings differs from process to process.
+    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
+
+
+def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> Any:
+    kind = type(value).__name__
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return (kind, repr(value))
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
+        numbers = hashlib.sha256(value.tobytes()).hexdigest()
+        return (kind, value.dtype.str, value.shape, value.strides, numbers)
+    if isinstance(value, (tuple, list)):
+        return (kind, *(_value(name, item, within, names) for item in value))
+    if isinstance(value, dict):
+        return (kind, *((repr(k), _value(name, v, within, names)) for k, v in value.items()))
+    if extending.is_jitted(value) or inspect.isfunction(value):
+        home = str(getattr(value, "__module__", ""))
+        if home.partition(".")[0] in _KNOWN:
+            return (kind, home, plain(value).__qualname__)
+        return (kind, _function(value, within))
+    if isinstance(value, ModuleType):
+        if value.__name__.partition(".")[0] in _KNOWN:
+            return (kind, value.__name__)
+        used = [(n, getattr(value, n)) for n in names if hasattr(value, n)]
+        return (kind, *((n, _value(n, v, within, names)) for n, v in used))
+    if isinstance(value, (type, BuiltinFunctionType, np.ufunc)):
+        return (kind, getattr(value, "__module__", ""), value.__name__)
+    raise TypeError(f"refers to {name}, of type {kind}, which has no hash")
