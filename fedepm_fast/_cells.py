@@ -19,7 +19,7 @@ from .stopping import RULES, NoRule, StoppingRule, as_rule
 
 #: Raised whenever a change of the package changes results, so that stored ones of before are
 #: not taken for those of now.
-RESULTS_VERSION = 1
+RESULTS_VERSION = 2
 
 ENGINE = ENGINES[0]
 MAX_SEED = 2**64 - 1

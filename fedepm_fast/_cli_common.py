@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -322,7 +323,8 @@ def gap_percent(result: Result, optimum: float) -> float | None:
     start = float(result.history["objective"][0]) / result.n_clients
     if not optimum > 1e-12 * start:
         return None
-    return 100 * (result.mean_objective / optimum - 1)
+    gap = 100 * (result.mean_objective / optimum - 1)
+    return gap if math.isfinite(gap) else None
 
 
 def number(value: float) -> str:

@@ -32,6 +32,7 @@ MEASURES = (
     "grad_mean_sq",
     "diverged",
     "reasons",
+    "guarantee",
 )
 
 

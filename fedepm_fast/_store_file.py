@@ -13,7 +13,7 @@ from pathlib import Path
 APPLICATION = 0x4645504D
 
 #: Raised when the tables change; files of older versions are brought up to date on opening.
-SCHEMA = 1
+SCHEMA = 2
 
 _TABLES = """
 CREATE TABLE cells (
@@ -28,12 +28,16 @@ CREATE TABLE runs (
     error TEXT,                         -- why the run failed; NULL for a result
     mean_objective REAL, rounds INTEGER, iterations INTEGER, total_time REAL, local_time REAL,
     snr REAL, accuracy REAL, grad_mean_sq REAL, diverged INTEGER, reasons TEXT,
+    guarantee TEXT,                     -- of privacy, in words
     history BLOB,
     versions TEXT NOT NULL,             -- JSON
     machine TEXT NOT NULL,
     created TEXT NOT NULL               -- UTC
 );
 CREATE INDEX runs_of_cell ON runs (cell, seed, trial);
+"""
+
+_VIEW = """
 CREATE VIEW results AS
     SELECT run_id,
            json_extract(parameters, '$.algorithm') AS algorithm,
@@ -43,7 +47,8 @@ CREATE VIEW results AS
            json_extract(parameters, '$.clients') AS clients,
            json_extract(parameters, '$.data') AS data,
            seed, trial, error, mean_objective, rounds, iterations, total_time, local_time, snr,
-           accuracy, grad_mean_sq, diverged, reasons, parameters, versions, machine, created
+           accuracy, grad_mean_sq, diverged, reasons, guarantee, parameters, versions,
+           machine, created
     FROM runs JOIN cells USING (cell);
 """
 
@@ -152,6 +157,11 @@ def _check(connection: sqlite3.Connection, path: str, readonly: bool) -> None:
         raise StoreError(f"{path} is not a store of runs")
     if readonly and not application:
         raise StoreError(f"{path} is empty, it is not a store of runs")
+    if readonly and 0 < version < SCHEMA:
+        raise StoreError(
+            f"{path} is of version {version}: Store({path!r}) brings it up to date, which a store "
+            "that is only read cannot be"
+        )
     if version > SCHEMA:
         raise StoreError(
             f"{path} is of version {version}, this version of fedepm_fast reads up to {SCHEMA}"
@@ -172,11 +182,17 @@ def _prepare(connection: sqlite3.Connection, timeout: float) -> None:
             time.sleep(0.01)
     connection.execute("PRAGMA synchronous = NORMAL")
     with transaction(connection):
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            for statement in _TABLES.split(";\n"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == SCHEMA:
+            return
+        if version == 0:
+            statements = _TABLES
+        else:  # 1 did not hold guarantees
+            statements = "ALTER TABLE runs ADD COLUMN guarantee TEXT;\nDROP VIEW results;\n"
+        for statement in (statements + _VIEW).split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from .privacy.mechanisms import (
     FOR_ROUNDING,
     MECHANISMS,
     Mechanism,
+    drift,
+    gradient_rounding,
     hides_rounding,
     rounding_share,
     upload_sensitivity,
@@ -76,6 +78,8 @@ class PrivacyPlan(NamedTuple):
     """Scale of each client's noise over the sensitivity of its upload, shape (m,)."""
     pull: Array
     """Largest second derivative of each client's regulariser, shape (m,)."""
+    drift: float
+    """How small `change` may be beside the size of x: see `privacy.mechanisms.drift`."""
 
 
 @dataclass(frozen=True)
@@ -351,10 +355,14 @@ class FedEPM(Algorithm):
             return None
         if mechanism.clip is None:
             raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
-        change = 2 * mechanism.clip / problem.data.client_sizes * (1 + FOR_ROUNDING)
-        return PrivacyPlan(
-            change, mechanism.noise_multipliers(participations), problem.reg_curvature
-        )
+        clip, sizes, n = mechanism.clip, problem.data.client_sizes, problem.n_parameters
+        objective = problem.objective
+        change = 2 * clip / sizes * (1 + FOR_ROUNDING) + 2 * gradient_rounding(clip, sizes, n)
+        moved = 0.0
+        if objective.slope is not None and objective.curvature is not None:
+            moved = drift(clip, objective.slope, objective.curvature, n)
+        multipliers = mechanism.noise_multipliers(participations)
+        return PrivacyPlan(change, multipliers, problem.reg_curvature, moved)
 
     def noise_scale(
         self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any

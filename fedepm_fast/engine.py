@@ -17,7 +17,7 @@ from .kernels._jit import JIT_DISABLED
 from .kernels.philox import wrapping
 from .objectives import Problem
 from .participation import clients_per_round
-from .privacy.mechanisms import LARGEST, rounding_share
+from .privacy.mechanisms import LARGEST, NOISE_SHARE, rounding_share
 from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness
 from .reference import (
     DIVERGENCE_FACTOR,
@@ -122,8 +122,11 @@ class _Run:
         rows = problem.rows
         unit = problem.size_at_start(start)
         m, n = problem.n_clients, problem.n_parameters
-        self.settings = _settings(algorithm, m, n, stopping, max_rounds, max_iterations, unit)
-        bounds = (np.empty(0),) * 3 if plan is None else plan
+        drift = 0.0 if plan is None else plan.drift
+        self.settings = _settings(
+            algorithm, m, n, stopping, max_rounds, max_iterations, unit, drift
+        )
+        bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
         self.clients = kernel.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
         self.key, self.given, self.initial = _randomness(randomness)
         # A rule of the user's is asked in Python, the kernel knows nothing of it.
@@ -271,6 +274,7 @@ def _settings(
     max_rounds: int,
     max_iterations: int,
     unit: float,
+    drift: float,
 ) -> kernel.Settings:
     noise = algorithm.noise_model
     lam, eta, start, mechanism = 0.0, 1.0, kernel.OWN, kernel.NO_MECHANISM
@@ -309,6 +313,8 @@ def _settings(
         mechanism=mechanism,
         clip=clip,
         rounding=rounding,
+        noise_share=NOISE_SHARE,
+        drift=drift,
         largest=LARGEST,
         prox=prox,
         inner_steps=inner_steps,

@@ -212,7 +212,7 @@ class Problem:
         sigma = np.empty(self.n_clients)
         for i in range(self.n_clients):
             a, _ = self.data.client(i)
-            if self.data.is_sparse and min(a.shape) > 2:
+            if self.data.is_sparse and min(a.shape) > 2 and a.count_nonzero():
                 sigma[i] = svds(a, k=1, return_singular_vectors=False, random_state=0)[0]
             else:
                 sigma[i] = np.linalg.norm(a.toarray() if self.data.is_sparse else a, 2)

@@ -158,14 +158,14 @@ class Result:
         """The measures of the run as plain values; None where a measure does not exist."""
         return {
             "algorithm": self.algorithm["name"],
-            "mean_objective": self.mean_objective if math.isfinite(self.mean_objective) else None,
+            "mean_objective": _finite(self.mean_objective),
             "rounds": self.rounds,
             "iterations": self.iterations,
             "accuracy": self.accuracy,
-            "snr": self.snr if math.isfinite(self.snr) else None,
+            "snr": _finite(self.snr),
             "total_time": self.total_time,
             "local_time": self.local_time,
-            "grad_mean_sq": float(self.history["grad_mean_sq"][-1]),
+            "grad_mean_sq": _finite(float(self.history["grad_mean_sq"][-1])),
             "reasons": list(self.reasons),
             "message": self.message,
             "diverged": self.diverged,
@@ -327,6 +327,10 @@ class Result:
             versions=meta["versions"],
             **{name: files[name] for name in _ARRAYS},
         )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 LABELS = {"fedepm": "FedEPM", "sfedavg": "SFedAvg", "sfedprox": "SFedProx"}

@@ -22,7 +22,7 @@ from .objectives import Objective, Problem, as_objective
 from .participation import check_coverage, clients_per_round
 from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
-from .reference import Outcome, has_diverged
+from .reference import Outcome
 from .result import DivergenceWarning, Result
 from .stopping import DIVERGED, PRECISION, NoRule, StoppingRule, as_rule
 
@@ -92,8 +92,7 @@ def run(
         Caps on the communication rounds and the local iterations.
     callback : callable, optional
         Called after every aggregation with a `callbacks.RoundInfo`, which it may keep; a true
-        value stops the run. With a mechanism it only watches: what it returns is ignored, with a
-        warning.
+        value stops the run. With a mechanism it only watches: what it returns is ignored.
     start : array_like of shape (n,) or (m, n), optional
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
@@ -193,14 +192,6 @@ def run(
         history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
     description = {"description": data.summary(), **data.description}
     result = make_result(resolved, problem, description, source, engine, outcome, history, settings)
-    f = result.history["objective"]
-    if resolved.mechanism is not None and has_diverged(f[-1] / (abs(f[0]) or 1.0), ()):
-        warnings.warn(
-            f"the points are far off, f(x)/m = {result.mean_objective:.4g}; a private run goes on, "
-            f"for f is not released; {resolved.advice(problem)}",
-            DivergenceWarning,
-            stacklevel=2,
-        )
     return result
 
 

@@ -59,9 +59,13 @@ class Settings(NamedTuple):
     clip: float
     """With a mechanism: bound on the norm of a record's gradient."""
     rounding: float
-    """With a mechanism: how small a sensitivity may be beside the size of the points."""
+    """With a mechanism: how small a sensitivity may be beside the size of the points, ..."""
+    noise_share: float
+    """... and noise, ..."""
+    drift: float
+    """... and the change of a gradient."""
     largest: float
-    """With a mechanism: how large points and noise may be."""
+    """With a mechanism: how large points and noise may be; 1 over it is the least."""
     prox: float
     inner_steps: int
     rule: int

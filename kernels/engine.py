@@ -253,9 +253,11 @@ def _fix_penalties(problem, settings, state, S, first_iteration):
             furthest = furthest if reach <= furthest else reach
         state.sensitivity[i] = s
         size = far + furthest
-        small = size * (1.0 + settings.clip) < settings.largest
-        safe &= small and s * problem.multiplier[i] < settings.largest
-        safe &= s >= settings.rounding * size
+        noise = s * problem.multiplier[i]
+        safe &= size * (1.0 + settings.clip) < settings.largest and noise < settings.largest
+        safe &= min(s, noise) > 1.0 / settings.largest
+        safe &= settings.drift * far <= problem.change[i]
+        safe &= s >= settings.rounding * size and noise >= settings.noise_share * size
     return safe
 
 
@@ -459,7 +461,7 @@ def _warm() -> None:
         local_steps=1, per_round=1, coverage_rounds=0, mu0=1.0, c=0.0, alpha=1.0, epsilon=1.0,
         noise_factor=1.0, standardize=False, lam=1.0, eta=1.0, start=OWN,
         by_variance=False, no_weight=1.0, mechanism=NO_MECHANISM, clip=0.0, rounding=0.0,
-        largest=0.0, prox=0.0, inner_steps=1,
+        noise_share=0.0, drift=0.0, largest=0.0, prox=0.0, inner_steps=1,
         rule=NO_RULE, tolerance=0.0, variance_tolerance=0.0, max_rounds=0, max_iterations=1,
         unit=1.0, divergence_factor=1.0, rise_is_divergence_factor=1.0,
     )  # fmt: skip

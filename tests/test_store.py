@@ -15,7 +15,7 @@ from fedepm_fast import Store, StoreError, _history
 from fedepm_fast._record import MEASURES, Record
 from fedepm_fast._store_file import APPLICATION, SCHEMA
 
-MEASURED = (0.1 + 0.2, 7, 84, 0.012, 1e-3, -0.5, 0.75, 1e-9, False, "objective_variance")
+MEASURED = (0.1 + 0.2, 7, 84, 0.012, 1e-3, -0.5, 0.75, 1e-9, False, "objective_variance", "none")
 
 
 def record(i: int, *, error: str | None = None, seed: int = 0, **parameters) -> Record:
@@ -230,6 +230,21 @@ def test_the_view_is_for_sql(path):
 
 
 # Files that are no good ---------------------------------------------------------------
+
+
+def test_an_older_version_is_brought_up_to_date(path):
+    connection = sqlite3.connect(path)
+    for statement in ("DROP VIEW results", "ALTER TABLE runs DROP COLUMN guarantee",
+                      "CREATE VIEW results AS SELECT run_id FROM runs",
+                      "PRAGMA user_version = 1"):  # fmt: skip
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(StoreError, match="is of version 1"):
+        Store(path, readonly=True)
+    with Store(path) as store:
+        store.add([record(0)])
+        found = store.table()["guarantee"]
+    assert found == [None] * 100 + ["none"]
 
 
 def test_a_newer_version_is_left_alone(path):

@@ -22,7 +22,7 @@ from ..data import FederatedData
 from ..objectives import Logistic, Problem
 from ..randomness import CounterRandomness
 from ..reference import fedepm_iterates
-from ..stopping import NoRule
+from ..stopping import REASONS, NoRule
 
 Array = NDArray[np.float64]
 
@@ -162,7 +162,13 @@ def _runs(
             algorithm, problem, CounterRandomness(seed, trial), NoRule(), max_rounds=rounds,
             start=start, every_accuracy=False,
         )  # fmt: skip
-        seen[:, trial] = outcome.history["x"]
+        points = outcome.history["x"]
+        if len(points) <= rounds:
+            raise ValueError(
+                f"algorithm must make {rounds} uploads, run {trial} ended after "
+                f"{len(points) - 1} ({'; '.join(REASONS[name] for name in outcome.reasons)})"
+            )
+        seen[:, trial] = points
     return seen
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -65,7 +67,9 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         if self.total_epsilon is not None:
-            value = check_real("total_epsilon", self.total_epsilon, low=0.0, open_low=True)
+            value = check_real(
+                "total_epsilon", self.total_epsilon, low=0.0, high=1e12, open_low=True
+            )
             object.__setattr__(self, "total_epsilon", value)
         if self.clip is not None:
             object.__setattr__(self, "clip", check_real("clip", self.clip, low=0.0, open_low=True))
@@ -184,9 +188,9 @@ class GaussianMechanism(Mechanism):
         )
 
 
-MECHANISMS: dict[str, type[Mechanism]] = {
-    cls.name: cls for cls in (LaplaceMechanism, GaussianMechanism)
-}
+MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
+    {cls.name: cls for cls in (LaplaceMechanism, GaussianMechanism)}
+)
 
 
 #: Points and noise of a private run stay below this, so that their squares do not overflow.
@@ -195,6 +199,30 @@ LARGEST = 1e150
 
 #: Share of the bound on a gradient's change that is added for the rounding of the local steps.
 FOR_ROUNDING = 2.0**-16
+
+#: How small noise may be beside the size of the points, whose last places it must hide.
+NOISE_SHARE = 2.0**-40
+
+_UNIT = 2.0**-53
+
+
+def gradient_rounding(clip: float, sizes: NDArray[np.int64], n: int) -> Array:
+    """How far rounding moves the mean of `sizes` clipped gradients of n coordinates, shape (m,).
+
+    A sum of d numbers is off by at most d units in the last place of the sum of their sizes.
+    """
+    return np.asarray(2 * clip * _UNIT * (sizes + n), dtype=np.float64)
+
+
+def drift(clip: float, slope: float, curvature: float, n: int) -> float:
+    """The least change of a gradient beside which rounding of the margins is small enough, for
+    points of size 1.
+
+    A margin of a row of norm ``clip / slope`` is off by at most n units in the last place, and
+    the derivative of the loss by `curvature` times that; a quarter of `FOR_ROUNDING` is for it.
+    """
+    moved = 4 * (n + 2) * _UNIT * curvature * (clip / slope) ** 2
+    return float(moved * 4 / FOR_ROUNDING)
 
 
 def rounding_share(order: int, local_steps: int, n: int) -> float:
@@ -230,8 +258,10 @@ def hides_rounding(
         reach = (now * reach + clip + plan.pull[S] * far) / (eta + now)
         furthest = np.maximum(furthest, reach)  # NaN stays
     size, s = far + furthest, _recursion(plan.change[S], nu, eta)
-    small = (size * (1 + clip) < LARGEST) & (s * plan.multipliers[S] < LARGEST)
-    return bool((small & (s >= share * size)).all())
+    noise = s * plan.multipliers[S]
+    in_range = (size * (1 + clip) < LARGEST) & (noise < LARGEST)
+    in_range &= (np.minimum(s, noise) > 1 / LARGEST) & (plan.drift * far <= plan.change[S])
+    return bool((in_range & (s >= share * size) & (noise >= NOISE_SHARE * size)).all())
 
 
 def _at_least(value: float) -> str:
@@ -290,6 +320,7 @@ def _recursion(change: Array, nu: Any, eta: float) -> Array:
 
 #: Factors below this have lost digits, and with them the bound: nothing is left of the row.
 _SMALLEST = 1e-290
+_LEAST_BOUND = 1e-280
 
 
 def clip_rows(features: Any, bound: float, order: int) -> Any:
@@ -302,7 +333,7 @@ def clip_rows(features: Any, bound: float, order: int) -> Any:
     features : array_like or sparse of shape (d, n)
         Finite. Sparse ones of any format; entries that are given twice are added up first.
     bound : float
-        Above 0.
+        At least 1e-280: among the smallest numbers of all, rounding exceeds any bound.
     order : {1, 2}
 
     Returns
@@ -314,7 +345,7 @@ def clip_rows(features: Any, bound: float, order: int) -> Any:
     ValueError, TypeError
         Naming the argument.
     """
-    bound = check_real("bound", bound, low=0.0, open_low=True)
+    bound = check_real("bound", bound, low=_LEAST_BOUND)
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {order!r}")
     if sparse.issparse(features):
@@ -354,8 +385,14 @@ def clipped_data(data: FederatedData, mechanism: Mechanism, slope: float) -> Fed
     `slope` bounds the derivative of the loss in the margin.
     """
     assert mechanism.clip is not None
+    with np.errstate(over="ignore", under="ignore"):
+        bound = np.float64(mechanism.clip) / slope
+    if not _LEAST_BOUND <= bound <= 1 / _LEAST_BOUND:
+        raise ValueError(
+            f"clip must be of a size like the slope of the loss, {slope:g}, got {mechanism.clip:g}"
+        )
     return FederatedData(
-        clip_rows(data.features, mechanism.clip / slope, mechanism.order),
+        clip_rows(data.features, bound, mechanism.order),
         data.labels,
         data.client_sizes,
         data.feature_names,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from .._validation import check_int
 from ..algorithms import Algorithm, FedEPM
 from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData, column_norms
+from ..losses import OBJECTIVES
 from ..objectives import Problem, ScalarLoss
-from ..randomness import GivenRandomness
+from ..randomness import CounterRandomness
 from ..reference import participations, uploads
 from ..stopping import NoRule
 from .mechanisms import Mechanism, clipped_data
@@ -64,28 +64,52 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
             f"the columns were divided by numbers that depend on the data ({scaling}): divide by "
             "public bounds instead, or declare that public, public_scaling=True"
         )
-    if problem.objective.slope is None:
+    objective = problem.objective
+    if type(objective) not in (*OBJECTIVES.values(), ScalarLoss):
         raise ValueError(
-            f"the objective {problem.objective.name!r} has no bound on a record's gradient: "
+            f"the objective {objective.name!r} is of a class of your own, "
+            f"{type(objective).__name__}, whose gradients nothing bounds: private runs take the "
+            "built-in losses and ScalarLoss"
+        )
+    if objective.slope is None:
+        raise ValueError(
+            f"the objective {objective.name!r} has no bound on a record's gradient: "
             "private runs need a loss with a bounded derivative, such as 'logistic'"
+        )
+    if objective.curvature is None:
+        raise ValueError(
+            f"curvature must be given to the loss {objective.name!r} for a private run, which "
+            "accounts for rounding"
         )
 
 
 def _looks_scaled(data: FederatedData) -> str:
-    """How all columns were scaled by their own numbers, as far as they tell; else ""."""
-    if data.n_samples < 3:
+    """How half of the columns or more were scaled by their own numbers, as far as that can be
+    told; else "". Constant columns and indicators do not count."""
+    d = data.n_samples
+    if d < 3:
         return ""
-    d, norms = data.n_samples, column_norms(data.features)
-    used = norms > 0
-    if used.any() and np.allclose(norms[used], 1.0, rtol=1e-9, atol=0):
-        return "unit norm"
-    with np.errstate(over="ignore", invalid="ignore"):
-        means = np.asarray(data.features.sum(axis=0)).ravel() / d
+    features = data.features
+    norms, fourth = column_norms(features), column_norms(features * features)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        means = np.asarray(features.sum(axis=0)).ravel() / d
         deviations = np.sqrt(np.maximum(norms**2 / d - means**2, 0.0))
-    varied = deviations > 1e-6 * np.abs(means)
-    for one in (1.0, np.sqrt((d - 1) / d)):
-        if varied.any() and np.allclose(deviations[varied], one, rtol=1e-9, atol=0):
-            return "unit deviation"
+        # Entries of 0 and one other size: the sum of squares and that of fourth powers agree.
+        peak = np.asarray(abs(features).max(axis=0).todense()) if data.is_sparse else (
+            np.abs(features).max(axis=0)
+        )  # fmt: skip
+        two_valued = np.isclose(fourth, norms * peak.ravel(), rtol=1e-6, atol=0)
+    counts = (deviations > 1e-6 * np.abs(means)) & ~two_valued
+    if not counts.any():
+        return ""
+    wanted = {
+        "unit norm": (norms, 1.0),
+        "unit deviation": (deviations, 1.0),
+        "unit deviation, one degree of freedom less": (deviations, np.sqrt((d - 1) / d)),
+    }
+    for name, (values, one) in wanted.items():
+        if np.isclose(values[counts], one, rtol=1e-6, atol=0).mean() >= 0.5:
+            return name
     return ""
 
 
@@ -100,12 +124,7 @@ def only_watching(callback: Callback) -> Callback:
     """`callback` without a say: what it saw is not released, so it may not stop the run."""
 
     def watch(info: RoundInfo) -> None:
-        if callback(info):
-            warnings.warn(
-                "the callback asked to stop: a private run goes on, its rounds are fixed in "
-                "advance",
-                stacklevel=2,
-            )
+        callback(info)
 
     return watch
 
@@ -147,8 +166,10 @@ def report(
         ]
     )
     guarantee = mechanism.guarantee(float(spent[-1].max()))
-    if isinstance(randomness, GivenRandomness):
+    if type(randomness) is not CounterRandomness:
         guarantee = "none: selections and noise were given from outside"
+        spent = np.where(spent > 0, np.inf, 0.0)
+    finite = bool(np.isfinite(spent).all())
     public = [
         "the clients' sizes",
         "the clip",
@@ -159,16 +180,14 @@ def report(
     if mechanism.public_scaling:
         public.append("the scaling of the columns, by the user's word")
     if isinstance(problem.objective, ScalarLoss):
-        public.append("the bound of the loss's slope, by the user's word")
-    if type(problem.objective) not in OBJECTIVES.values():
-        public.append("the bound on the loss's derivative, by the user's word")
+        public.append("the bounds of the loss's derivatives, by the user's word")
     if start_given:
         public.append("the starting point, by the user's word")
     found = {
         "guarantee": guarantee,
-        "epsilon": float(spent[-1].max()),
+        "epsilon": float(spent[-1].max()) if finite else None,
         "delta": getattr(mechanism, "delta", 0.0),
-        "epsilon_clients": spent[-1].tolist(),
+        "epsilon_clients": spent[-1].tolist() if finite else None,
         "relation": "replace-one record of a client; the clients' sizes are public",
         "clip": mechanism.clip,
         "public": public,

@@ -82,6 +82,8 @@ def test_same_seed_same_bound():
     (lambda: audit(SFedAvg()), TypeError, "algorithm must be FedEPM"),
     (lambda: audit(FedEPM(noise="none")), ValueError, "noise must not be none"),
     (lambda: audit(FedEPM(), runs=3), ValueError, "runs must be"),
+    (lambda: audit(FedEPM(mechanism=LaplaceMechanism(total_epsilon=1.0), mu0=1e12), runs=10),
+     ValueError, "algorithm must make 1 uploads"),
     (lambda: audit(FedEPM(), rounds=0), ValueError, "rounds must be"),
     (lambda: audit(FedEPM(), confidence=1.0), ValueError, "confidence must be"),
     (lambda: audit(FedEPM(), features=1), ValueError, "features must be"),

@@ -86,7 +86,10 @@ def one_client(rows, labels):
 def movement(algorithm, problem, other, start, x, tau, order):
     """How far the upload moves between two datasets, and the bound."""
     plan = PrivacyPlan(
-        np.array([2 * algorithm.mechanism.clip / problem.data.n_samples]), np.ones(1), np.ones(1)
+        np.array([2 * algorithm.mechanism.clip / problem.data.n_samples]),
+        np.ones(1),
+        np.ones(1),
+        0.0,
     )
     ends = []
     for p in (problem, other):
@@ -152,7 +155,7 @@ def test_scale_is_multiplier_times_sensitivity(rng):
     plan = algorithm.plan(problem, np.array([1, 2, 6]))
     np.testing.assert_allclose(plan.multipliers, np.array([1, 2, 6]) / 3.0)
     # A little more than what a record can do, for rounding.
-    np.testing.assert_allclose(plan.change, 0.2 * (1 + 2**-16) / np.array([2, 3, 4]))
+    np.testing.assert_allclose(plan.change, 0.2 * (1 + 2**-16) / np.array([2, 3, 4]), rtol=1e-12)
     S, gap = np.array([0, 2]), rng.normal(size=(2, 3))
     scale = algorithm.noise_scale(problem, S, gap, None, None, 4, plan)
     _, eta = algorithm.weights
@@ -175,6 +178,7 @@ def test_laws_of_the_noise(law, cdf):
     (lambda: LaplaceMechanism(total_epsilon=1, epsilon_per_round=1), "exactly one of"),
     (lambda: LaplaceMechanism(total_epsilon=0), "total_epsilon must be"),
     (lambda: LaplaceMechanism(total_epsilon=-1), "total_epsilon must be"),
+    (lambda: GaussianMechanism(total_epsilon=1e15, delta=1e-5), "total_epsilon must be"),
     (lambda: LaplaceMechanism(total_epsilon=float("nan")), "total_epsilon must be"),
     (lambda: LaplaceMechanism(epsilon_per_round=0), "epsilon_per_round must be"),
     (lambda: LaplaceMechanism(total_epsilon=1, clip=0), "clip must be"),
@@ -201,6 +205,7 @@ def test_refusals(call, message):
     (lambda: clip_rows(np.array([[np.nan]]), 1.0, 1), "features must be finite"),
     (lambda: clip_rows(sparse.csr_array([[np.inf]]), 1.0, 1), "features must be finite"),
     (lambda: clip_rows(np.ones((1, 2)), 0.0, 1), "bound must be"),
+    (lambda: clip_rows(np.ones((1, 2)), 1e-300, 1), "bound must be"),
     (lambda: upload_sensitivity([-1.0], [[1.0]], 1.0), "change must be at least 0"),
     (lambda: upload_sensitivity([1.0], [[-1.0]], 1.0), "nu must be at least 0"),
     (lambda: upload_sensitivity([np.nan], [[1.0]], 1.0), "change must be finite"),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
 from problems import small_data
+from scipy import sparse
 
 from fedepm_fast import (
     DivergenceWarning,
     FedEPM,
     FederatedData,
+    Logistic,
     Result,
     SFedAvg,
     datasets,
@@ -19,7 +22,7 @@ from fedepm_fast import (
     run,
 )
 from fedepm_fast.participation import select
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
+from fedepm_fast.privacy import MECHANISMS, GaussianMechanism, LaplaceMechanism, Mechanism
 from fedepm_fast.randomness import CounterRandomness, GivenRandomness
 from fedepm_fast.stopping import NoRule
 
@@ -107,9 +110,15 @@ def test_a_callback_watches_and_cannot_stop(engine):
     # What it sees is not released. Whether it did stop is no excuse: that depends on the data.
     data, seen = scaled(), []
     arguments = dict(rounds=4, seed=1, engine=engine)
-    with pytest.warns(UserWarning, match="a private run goes on"):
-        watched = run(FedEPM(mechanism=LAPLACE), data, callback=lambda info: seen.append(info) or 1,
-                      **arguments)  # fmt: skip
+
+    def callback(info):
+        seen.append(info)
+        for write in (lambda: info.x.fill(info.objective[-1]), lambda: info.objective.clear()):
+            with pytest.raises((ValueError, AttributeError)):
+                write()
+        return True
+
+    watched = run(FedEPM(mechanism=LAPLACE), data, callback=callback, **arguments)
     plain = run(FedEPM(mechanism=LAPLACE), data, **arguments)
     np.testing.assert_array_equal(watched.Z, plain.Z)
     assert watched.rounds == plain.rounds == 4 and len(seen) == 5
@@ -120,8 +129,7 @@ def test_a_callback_watches_and_cannot_stop(engine):
 def test_no_value_of_the_objective_stops_a_private_run(engine):
     # Noise of a small budget throws x anywhere; f grows beyond what ends other runs.
     algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=1e-3), mu0=1e-9)
-    with pytest.warns(DivergenceWarning, match="a private run goes on"):
-        result = run(algorithm, scaled(), rounds=4, seed=1, engine=engine)
+    result = run(algorithm, scaled(), rounds=4, seed=1, engine=engine)
     assert result.rounds == 4 and result.reasons == ("max_rounds",)
     assert result.history["objective"].max() > 1e10 * result.history["objective"][0]
 
@@ -159,6 +167,17 @@ def test_subclasses_are_not_accounted_for():
     with pytest.raises(ValueError, match="FedEPM itself"):
         run(Louder(mechanism=LAPLACE), scaled(), rounds=1)
 
+    class Steep(Logistic):
+        def derivative(self, t, b):
+            return 1000 * super().derivative(t, b)
+
+    with pytest.raises(ValueError, match="of a class of your own, Steep"):
+        run(FedEPM(mechanism=LAPLACE), scaled(), rounds=1, objective=Steep())
+    with pytest.raises(TypeError):
+        MECHANISMS["own"] = Own
+    with pytest.raises(TypeError, match="randomness must be GivenRandomness"):
+        run(FedEPM(mechanism=LAPLACE), scaled(), rounds=1, randomness=CounterRandomness(0))
+
 
 def test_private_runs_share_no_noise_unless_told_to():
     data = scaled()
@@ -177,6 +196,11 @@ def test_private_runs_share_no_noise_unless_told_to():
     ({"mechanism": GaussianMechanism(total_epsilon=1.0, clip=1e-14)}, 100.0),
     ({"mechanism": GaussianMechanism(total_epsilon=1.0, clip=1e280)}, 0.0),
     ({"mu0": 1e-170, "lam": 0.0, "eta": 1e-165}, 0.0),
+    # Noise that vanishes, though the points are 0.
+    ({"mechanism": LaplaceMechanism(total_epsilon=1.0, clip=1e-24), "eta": 1e300}, 0.0),
+    ({"mechanism": LaplaceMechanism(epsilon_per_round=1e200)}, 0.0),
+    # Noise that is large enough, but smaller than what points are apart.
+    ({"mechanism": LaplaceMechanism(epsilon_per_round=1e14)}, 1.0),
 ])  # fmt: skip
 def test_noise_that_rounding_would_show_through_is_refused(engine, parameters, start):
     algorithm = FedEPM(**{"mechanism": LAPLACE, **parameters})
@@ -205,10 +229,20 @@ def test_a_start_and_given_randomness_are_recorded():
     given = GivenRandomness([[0], [1]], np.zeros((2, 5)), np.zeros((2, 2, 5)))
     result = run(FedEPM(mechanism=LAPLACE), data, rounds=1, randomness=given)
     assert result.guarantee == "none: selections and noise were given from outside"
+    assert result.settings["privacy"]["epsilon"] is None
+    assert list(result.history["epsilon"]) == [0, np.inf]
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def with_constant(a):
+    return np.column_stack([a, np.ones(len(a)), np.arange(len(a)) % 2])
 
 
 @pytest.mark.parametrize("scaling, name", [
     (lambda a: a / np.linalg.norm(a, axis=0), "unit norm"),
+    (lambda a: np.float32(a / np.linalg.norm(a, axis=0)), "unit norm"),
+    (lambda a: with_constant(a / np.linalg.norm(a, axis=0)), "unit norm"),
+    (lambda a: sparse.csr_array(with_constant(a / np.linalg.norm(a, axis=0))), "unit norm"),
     (lambda a: (a - a.mean(axis=0)) / a.std(axis=0), "unit deviation"),
     (lambda a: (a - a.mean(axis=0)) / a.std(axis=0, ddof=1), "unit deviation"),
 ])  # fmt: skip
@@ -218,6 +252,29 @@ def test_scaling_by_the_data_is_noticed_without_its_mark(scaling, name):
     again = FederatedData(features, data.labels, data.client_sizes)
     with pytest.raises(ValueError, match=name):
         run(FedEPM(mechanism=LAPLACE), again, rounds=1)
+
+
+def test_indicators_are_not_scaled_by_the_data():
+    # Each column has a single 1, and with it unit norm.
+    data = FederatedData(np.eye(6), np.arange(6) % 2, [3, 3])
+    assert run(FedEPM(mechanism=LAPLACE), data, rounds=1).rounds == 1
+
+
+def test_what_the_records_do_to_measures_ends_nothing():
+    # Entries at the end of the numbers: f is infinite, and what is released is finite.
+    features = np.zeros((8, 3))
+    features[:, 0], features[0, 1] = 1, -1e307
+    data = FederatedData(features, np.arange(8) % 2, [4, 4])
+    mechanism = LaplaceMechanism(total_epsilon=0.01, clip=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = run(FedEPM(mechanism=mechanism), data, rounds=3, seed=5)
+    assert np.isfinite(result.Z).all() and result.rounds == 3
+    json.dumps(result.to_dict(), allow_nan=False)
+    empty = sparse.csr_array((8, 3))
+    data = FederatedData(empty, np.arange(8) % 2, [4, 4])
+    assert run(FedEPM(mechanism=mechanism), data, rounds=3).rounds == 3
+    np.testing.assert_allclose(make_problem(FedEPM(), data).lipschitz(), 1e-3 / 4)
 
 
 def test_accuracy_of_the_last_round_only():
