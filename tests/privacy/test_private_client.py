@@ -303,9 +303,7 @@ def test_threads_with_one_ledger_get_one_upload(tmp_path):
     clients = [client(tmp_path / "0") for _ in range(4)]
     found: list[bytes] = []
     threads = [
-        threading.Thread(
-            target=lambda c=c: found.append(c.train(np.zeros(N), 0).values.tobytes())
-        )
+        threading.Thread(target=lambda c=c: found.append(c.train(np.zeros(N), 0).values.tobytes()))
         for c in clients
     ]
     for thread in threads:
