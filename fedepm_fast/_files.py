@@ -41,15 +41,18 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Iterato
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
         if durable:
-            _sync(temporary)
+            sync(temporary)
         temporary.replace(path)
-        if durable and os.name == "posix":  # elsewhere folders cannot be opened
-            _sync(path.parent)
+        if durable:
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name != "posix":
+        return  # folders cannot be opened there
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)

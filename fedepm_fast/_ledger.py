@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import check_writable_folder, replacing
+from ._files import check_writable_folder, replacing, sync
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,11 @@ class Ledger:
         self.path, self.settings, self.features = Path(path), dict(settings), features
         self._made = 0
         self._lock = self.path.with_name(f"{self.path.name}.lock")
-        check_writable_folder("path", self.path.parent)
+        folder = self.path.parent
+        new = not folder.exists()
+        check_writable_folder("path", folder)
+        if new:
+            sync(folder.parent)
         with self.locked():
             known = self._lock.stat().st_size > 0
             if self.path.exists():
@@ -78,10 +82,8 @@ class Ledger:
             else:
                 self.write(Entry())
             if not known:
-                with self._lock.open("wb") as file:
-                    file.write(b"of a ledger\n")
-                    file.flush()
-                    os.fsync(file.fileno())
+                self._lock.write_bytes(b"of a ledger\n")
+                sync(self._lock)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
