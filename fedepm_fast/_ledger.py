@@ -62,7 +62,8 @@ class Ledger:
     def __init__(
         self, path: str | os.PathLike[str], settings: Mapping[str, Any], features: int
     ) -> None:
-        self.path, self.settings, self.features = Path(path), dict(settings), features
+        # Links followed: the file they lead to is the one that is replaced, under one lock.
+        self.path, self.settings, self.features = Path(path).resolve(), dict(settings), features
         self._made = 0
         self._lock = self.path.with_name(f"{self.path.name}.lock")
         folder = self.path.parent
@@ -94,10 +95,13 @@ class Ledger:
             raise RuntimeError("a ledger needs the file locks of a POSIX system (fcntl)") from None
         with self._lock.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+            try:
+                yield
+            finally:  # also where a process that was forked meanwhile has the file open
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     def write(self, entry: Entry) -> None:
-        """Replace the entry: on the disk when this returns, and the old one if it raises."""
+        """Replace the entry: on the disk when this returns; if it raises, this one or the old."""
         facts = {**entry._asdict(), "settings": self.settings}
         point = facts.pop("point")
         header = json.dumps(facts)

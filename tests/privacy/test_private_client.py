@@ -247,6 +247,14 @@ def test_a_damaged_ledger_is_refused(tmp_path):
     assert not path.exists()
 
 
+def test_a_link_leads_to_the_ledger(tmp_path):
+    one = client(tmp_path / "0")
+    (tmp_path / "link").symlink_to("0")
+    upload = client(tmp_path / "link").train(np.zeros(N), 0)
+    np.testing.assert_array_equal(one.train(np.ones(N), 0).values, upload.values)
+    assert (tmp_path / "link").is_symlink() and not (tmp_path / "link.lock").exists()
+
+
 def test_a_ledger_of_the_past_is_refused(tmp_path):
     one = client(tmp_path / "0")
     past = (tmp_path / "0").read_bytes()
