@@ -72,7 +72,8 @@ class FedEPMStrategy(Strategy):
     Parameters
     ----------
     algorithm : FedEPM
-        The parameters; clients that have others answer with an error.
+        The parameters; clients that have others answer with an error. Of a mechanism, name and
+        clip: a private client's budget is its own.
     clients : int
         How many clients there can be, m.
     min_clients : int

@@ -4,7 +4,7 @@
 send what. One round is::
 
     tau, x, clients = server.open_round()       # x = ENS of all last uploads
-    server.receive(tau, client, upload)         # for every reply
+    server.receive(tau, client, upload)         # for every reply; scale=... of a private one
     server.close_round()
 
 `fedepm_fast.client` has its counterparts, `fedepm_fast.flower` puts both sides behind Flower.
@@ -129,8 +129,8 @@ class Server:
         self.threads = None if threads is None else check_int("threads", threads, low=1)
         self.tau = 0
         self._members = np.zeros(m, bool)
-        #: Of the noise of every client's last upload; NaN for the first ones.
-        self._scales = np.full(m, np.nan)
+        #: Of the noise of every client's last upload, shape (m,); NaN for the first ones.
+        self.scales = np.full(m, np.nan)
         #: Who will be a member, and the scale of the noise of the upload.
         self._joined: dict[int, float] = {}
         self._open: Round | None = None
@@ -171,7 +171,7 @@ class Server:
             if len(members) == 0:
                 raise RuntimeError("no client has joined: the server has no upload to aggregate")
             lam, eta = self.algorithm.weights
-            weights = self.algorithm.upload_weights(self._scales[members])
+            weights = self.algorithm.upload_weights(self.scales[members])
             if len(members) == len(self.Z) and not isinstance(self.Z, np.memmap):
                 self._x = ens(self.Z, lam / eta, weights=weights, threads=self.threads)
             else:
@@ -239,7 +239,7 @@ class Server:
                 self.reject(client, "no reply in time")
         accepted = np.array(sorted(self._accepted), np.intp)
         slots = np.searchsorted(self._open.clients, accepted)
-        self._scales[accepted] = [self._accepted[i] for i in accepted.tolist()]
+        self.scales[accepted] = [self._accepted[i] for i in accepted.tolist()]
         self.tau += 1
         self._open = self._x = None
         if self._inbox is not None:
@@ -286,7 +286,7 @@ class Server:
     def _admit(self) -> None:
         if self._joined:
             self._members[list(self._joined)] = True
-            self._scales[list(self._joined)] = list(self._joined.values())
+            self.scales[list(self._joined)] = list(self._joined.values())
             self._joined.clear()
             self._x = None
             self._save(inbox=[])
@@ -360,7 +360,7 @@ class Server:
                 settings=json.dumps(self._settings()),
                 tau=self.tau,
                 members=self._members,
-                scales=self._scales,
+                scales=self.scales,
                 inbox=np.array(inbox, np.int64).reshape(-1, 2),
             )
 
@@ -398,7 +398,7 @@ class Server:
                 found = json.loads(str(saved["settings"]))
                 tau, members, inbox = int(saved["tau"]), saved["members"], saved["inbox"]
                 # States from before there were scales are of runs that do not use them.
-                scales = saved.get("scales", self._scales)
+                scales = saved.get("scales", self.scales)
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"path must hold a server's state: {state}: {error}") from None
         for name, value in self._settings().items():
@@ -406,7 +406,7 @@ class Server:
                 raise ValueError(
                     f"path holds a run with {name} = {found.get(name)!r}, got {value!r}: {state}"
                 )
-        self.tau, self._members, self._scales = tau, members, scales
+        self.tau, self._members, self.scales = tau, members, scales
         return inbox
 
     def _map(self, path: Path, mode: Any, shape: tuple[int, int]) -> Array:

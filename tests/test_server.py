@@ -555,7 +555,7 @@ def test_uploads_weigh_as_in_the_reference(aggregation, on_disk, tmp_path):
         server.close_round()
         if on_disk:
             server = Server(algorithm, M, N, seed=SEED, path=path)
-    np.testing.assert_array_equal(server._scales, scales)
+    np.testing.assert_array_equal(server.scales, scales)
     server.leave(7)
     assert server.join(7, Z[7])
     scales[7] = np.nan

@@ -182,7 +182,7 @@ def test_private_clients_keep_to_their_budgets(tmp_path, caplog):
         client = private(grid.contexts[100 + i])
         assert client.spent.uploads == client.uploads
         np.testing.assert_array_equal(server.Z[i], client.join(np.zeros(N)).values)
-        assert server._scales[i] == client.join(np.zeros(N)).scale
+        assert server.scales[i] == client.join(np.zeros(N)).scale
         assert not grid.contexts[100 + i].state
     # A server that begins anew is told the last uploads, and gets no more.
     again = FedEPMStrategy(shared, M, seed=SEED, min_clients=M - 1)

@@ -82,7 +82,7 @@ def test_server_and_clients_follow_a_private_run(law, epsilon, start, tmp_path):
 
 @pytest.mark.parametrize("law", [LaplaceMechanism, GaussianMechanism])
 def test_the_noise_is_that_of_the_budget(law, tmp_path):
-    n, clip, uploads = 2000, 3.0, 7
+    n, clip, uploads = 3000, 3.0, 7
     mechanism = law(total_epsilon=2.0, clip=clip)
     algorithm = FedEPM(local_steps=4, mechanism=mechanism, eta=0.01)
     # Rows of zeros at x = 0: the client's parameter is 0, and the upload its noise.
@@ -94,9 +94,13 @@ def test_the_noise_is_that_of_the_budget(law, tmp_path):
     moves = upload_sensitivity([2 * clip / 2 * (1 + FOR_ROUNDING)], nu[:, None], 0.01)[0]
     multiplier = mechanism.noise_multipliers(np.array([uploads]))[0]
     assert scale == pytest.approx(moves * multiplier, rel=1e-14)
-    # Cannot be seeded by design: fails once in a thousand million honest runs.
-    cdf = stats.laplace.cdf if law is LaplaceMechanism else stats.norm.cdf
-    assert stats.kstest(noise / scale, cdf).pvalue > 1e-9
+    # Cannot be seeded by design: each fails once in a thousand million honest runs.
+    unit, laplace = noise / scale, law is LaplaceMechanism
+    assert stats.kstest(unit, stats.laplace.cdf if laplace else stats.norm.cdf).pvalue > 1e-9
+    # The scale alone, to about a tenth: a sum with a law of its own.
+    size = stats.gamma(n) if laplace else stats.chi2(n)
+    total = np.abs(unit).sum() if laplace else (unit**2).sum()
+    assert min(size.cdf(total), size.sf(total)) > 5e-10
 
 
 def test_a_float32_server_gets_float32(tmp_path):
@@ -241,6 +245,14 @@ def test_a_damaged_ledger_is_refused(tmp_path):
             assert found[:3] == kept[:3]
             np.testing.assert_array_equal(found.point, kept.point)
     assert refused > len(whole) / 7 / 2
+    path.write_bytes(whole)
+    with np.load(path) as saved:
+        parts = dict(saved)
+    parts["header"] = str(parts["header"]).replace('"uploads": 1', '"uploads": 0')
+    with path.open("wb") as file:  # a hand that edits the count
+        np.savez(file, **parts)
+    with pytest.raises(ValueError, match="its digest is another"):
+        client(path)
     path.unlink()
     with pytest.raises(ValueError, match="path held a client's ledger, which is gone"):
         client(path)
