@@ -10,8 +10,11 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Iterator[Path]:
     """A temporary path beside `path` that replaces it when the block ends without error.
+
+    With `durable`, what was written is on the disk, and under its name, when this returns: it
+    survives a loss of power.
 
     Raises
     ------
@@ -37,9 +40,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
+        if durable:
+            sync(temporary)
         temporary.replace(path)
+        if durable:
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name != "posix":
+        return  # folders cannot be opened there
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_writable_folder(name: str, folder: str | os.PathLike[str]) -> Path:

@@ -327,13 +327,20 @@ class FedEPM(Algorithm):
 
     def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
         lam, eta = self.weights
+        return self.solve(Z, lam / eta, self.upload_weights(scale))
+
+    def upload_weights(self, scale: Array) -> Array | None:
+        """Weights of uploads in ENS, shape (m,); None where all weigh alike.
+
+        `scale` (m,) is that of the noise of each upload, NaN for first ones.
+        """
         if self.aggregation == "equal" or np.isnan(scale).all():
-            return self.solve(Z, lam / eta)
+            return None
         if self.aggregation == "uploaded":
             precision = np.where(np.isnan(scale), 0.0, 1.0)
         else:
             precision = (np.nanmin(scale) / scale) ** 2
-        return self.solve(Z, lam / eta, np.where(precision > NO_WEIGHT, precision, NO_WEIGHT))
+        return np.where(precision > NO_WEIGHT, precision, NO_WEIGHT)
 
     def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:
         """ENS of the uploads `Z` (m, n)."""
@@ -369,8 +376,14 @@ class FedEPM(Algorithm):
     ) -> Array:
         if plan is None:
             return super().noise_scale(problem, S, gap, G, mu, tau, plan)
+        return plan.multipliers[S] * self.sensitivity(problem, S, gap, tau, plan)
+
+    def sensitivity(
+        self, problem: Problem, S: Clients, gap: Array, tau: int, plan: PrivacyPlan
+    ) -> Array:
+        """How far a record can move the uploads of the clients `S` with a mechanism, shape (s,)."""
         nu = self._public_steps(problem, S, gap, tau)
-        return plan.multipliers[S] * upload_sensitivity(plan.change[S], nu, self.weights[1])
+        return upload_sensitivity(plan.change[S], nu, self.weights[1])
 
     def _public_steps(self, problem: Problem, S: Clients, gap: Array, tau: int) -> list[Array]:
         """``step_i * mu`` of every local step with a mechanism, each shape (s,)."""

@@ -1,8 +1,9 @@
-"""FedEPM's client for real deployments: gradient, local steps, noise.
+"""FedEPM's clients for real deployments: gradient, local steps, noise.
 
-The counterpart of `fedepm_fast.server.Server`. A `Client` holds parameters only: what it must
+The counterparts of `fedepm_fast.server.Server`. A `Client` holds parameters only: what it must
 remember between rounds is a `ClientState`, kept wherever the framework keeps such things, or, with
-`Client.remember` and `Client.recall`, in a file.
+`Client.remember` and `Client.recall`, in a file. A `PrivateClient` gives a guarantee, and keeps a
+ledger of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._files import check_writable_folder, replacing
+from ._ledger import UploadRefused
+from ._private_client import PrivateClient, Spent, Upload
 from ._validation import check_array, check_int
 from .algorithms import FedEPM
 from .kernels.local_steps import fedepm_local_steps
 from .randomness import CounterRandomness
 from .server import resolve
+
+__all__ = ["Client", "ClientState", "PrivateClient", "Spent", "Upload", "UploadRefused"]
 
 Array = NDArray[Any]
 
@@ -56,7 +61,7 @@ class Client:
     seed, trial : int
         Of the noise. In a simulation the server's; in earnest a secret of the client's, or
         others can subtract the noise. The noise is not a differentially private mechanism in
-        either case, see the README.
+        either case: for that see `PrivateClient`.
     path : path-like, optional
         The file for `remember` and `recall`; its folder is created if need be.
     """
@@ -78,6 +83,11 @@ class Client:
         self.index = check_int("index", index, high=m - 1)
         self.features = check_int("features", features, low=1)
         self.algorithm = resolve(algorithm, m, self.features)
+        if self.algorithm.mechanism is not None:
+            raise ValueError(
+                "algorithm must have no mechanism: a Client does not clip nor account, "
+                "PrivateClient does"
+            )
         if not callable(gradient):
             raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
         self.gradient = gradient

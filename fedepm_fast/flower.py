@@ -5,6 +5,8 @@
     server: FedEPMStrategy(FedEPM(), clients=100).start(grid, initial_arrays, num_rounds=20)
     client: app = client_app(lambda context: Client(FedEPM(), gradient, ...))
 
+or `PrivateClient`, whose uploads are private.
+
 Both are thin: `fedepm_fast.server` and `fedepm_fast.client` do the work. Needs Flower 1.21 or
 later (its message-based strategies): ``pip install 'fedepm-fast[flower]'``.
 """
@@ -21,7 +23,7 @@ from typing import Any
 from ._extras import require
 from ._validation import check_int, check_real
 from .algorithms import FedEPM
-from .client import Client, ClientState
+from .client import Client, ClientState, PrivateClient, UploadRefused
 from .server import Server
 
 require("flwr.serverapp", "flower", "fedepm_fast.flower")
@@ -31,6 +33,7 @@ from flwr.app import (  # noqa: E402
     ArrayRecord,
     ConfigRecord,
     Context,
+    Error,
     Message,
     MessageType,
     MetricRecord,
@@ -49,6 +52,8 @@ log = logging.getLogger(__name__)
 
 #: Where a client's state lies in its context.
 STATE = "fedepm"
+#: Error code of a refusal, that of any exception in a client app.
+REFUSED = 2
 #: Seconds between two looks for clients that connect.
 POLL = 1.0
 
@@ -67,7 +72,8 @@ class FedEPMStrategy(Strategy):
     Parameters
     ----------
     algorithm : FedEPM
-        The parameters; clients that have others answer with an error.
+        The parameters; clients that have others answer with an error. Of a mechanism, name and
+        clip: a private client's budget is its own.
     clients : int
         How many clients there can be, m.
     min_clients : int
@@ -158,7 +164,8 @@ class FedEPMStrategy(Strategy):
             except Exception as error:  # whatever a client may send
                 server.reject(client, str(error))
             else:
-                server.receive(metrics.get("round"), client, upload)  # type: ignore[arg-type]
+                tau, scale = metrics.get("round"), metrics.get("scale")
+                server.receive(tau, client, upload, scale=scale)  # type: ignore[arg-type]
         accepted = server.close_round()
         return self._layout.record(server.x), MetricRecord({"clients": len(accepted)})
 
@@ -214,8 +221,9 @@ class FedEPMStrategy(Strategy):
             held = [other for other, i in self._client_of.items() if i == client]
             if any(other in nodes for other in held):
                 raise ValueError(f"node {held[0]} is connected under this number")
+            scale: Any = metrics.get("scale")
             if client not in server.members and not server.join(
-                client, self._layout.vector(arrays)
+                client, self._layout.vector(arrays), scale=scale
             ):
                 return
         except Exception as error:  # whatever a client may send
@@ -229,7 +237,7 @@ class FedEPMStrategy(Strategy):
 # The client -----------------------------------------------------------------------------
 
 
-def client_app(make_client: Callable[[Context], Client]) -> ClientApp:
+def client_app(make_client: Callable[[Context], Client | PrivateClient]) -> ClientApp:
     """A Flower app of `FedEPMStrategy`'s clients.
 
     Parameters
@@ -237,7 +245,8 @@ def client_app(make_client: Callable[[Context], Client]) -> ClientApp:
     make_client : callable
         Gives the client of a node from its Flower context; called for every message. The
         client's state is kept in ``context.state``, which Flower forgets with the run, and in
-        the client's `path` if it has one, by which it survives a new run of the server.
+        the client's `path` if it has one, by which it survives a new run of the server; that of
+        a `PrivateClient` is in its ledger alone. What that refuses to upload the strategy logs.
     """
     app = ClientApp()
 
@@ -252,44 +261,65 @@ def client_app(make_client: Callable[[Context], Client]) -> ClientApp:
     return app
 
 
-def join(client: Client, message: Message, context: Context) -> Message:
+def join(client: Client | PrivateClient, message: Message, context: Context) -> Message:
     """A client's answer to a strategy that does not know its node.
 
     A client that the server has as a member keeps its state; any other begins anew.
     """
     config = _agree(client, message)
     arrays = message.content[ARRAYS]
-    if client.index not in config["members"]:
-        layout = Layout(arrays)
+    metrics: dict[str, Any] = {"client": client.index}
+    if client.index in config["members"]:
+        return _reply(message, ArrayRecord(), metrics)
+    layout = Layout(arrays)
+    if isinstance(client, PrivateClient):
+        upload, scale = client.join(layout.vector(arrays))
+        metrics |= {} if scale is None else {"scale": scale}
+    else:
         state, upload = client.join(layout.vector(arrays))
         _remember(client, context, state)
-        arrays = layout.record(upload)
-    else:
-        arrays = ArrayRecord()
-    return _reply(message, arrays, {"client": client.index})
+    return _reply(message, layout.record(upload), metrics)
 
 
-def train(client: Client, message: Message, context: Context) -> Message:
-    """A client's round: gradient, local steps, noise; its state in ``context.state``."""
+def train(client: Client | PrivateClient, message: Message, context: Context) -> Message:
+    """A client's round: gradient, local steps, noise; its state in ``context.state``, or a ledger.
+
+    What a private client refuses to upload is an error in answer.
+    """
     config, arrays = _agree(client, message), message.content[ARRAYS]
     layout = Layout(arrays)
     tau = config["round"]
-    state, upload = client.train(_recall(client, context), layout.vector(arrays), tau)
-    _remember(client, context, state)
-    return _reply(message, layout.record(upload), {"client": client.index, "round": tau})
+    metrics: dict[str, Any] = {"client": client.index, "round": tau}
+    if isinstance(client, PrivateClient):
+        try:
+            upload, metrics["scale"] = client.train(layout.vector(arrays), tau)
+        except UploadRefused as refusal:
+            return Message(Error(REFUSED, str(refusal)), reply_to=message)
+    else:
+        state, upload = client.train(_recall(client, context), layout.vector(arrays), tau)
+        _remember(client, context, state)
+    return _reply(message, layout.record(upload), metrics)
 
 
-def _agree(client: Client, message: Message) -> ConfigRecord:
+def _agree(client: Client | PrivateClient, message: Message) -> ConfigRecord:
     """The message's configuration, if the server's parameters are the client's."""
     config = message.content[CONFIG]
-    theirs, ours = json.loads(config["algorithm"]), client.algorithm.describe()
-    for name, value in ours.items():
+    theirs = _shared(json.loads(config["algorithm"]))
+    for name, value in _shared(client.algorithm.describe()).items():
         if theirs.get(name) != value:
             raise ValueError(
                 f"algorithm must be the server's: {name} is {theirs.get(name)!r} there, "
                 f"{value!r} at client {client.index}"
             )
     return config
+
+
+def _shared(parameters: dict[str, Any]) -> dict[str, Any]:
+    """What server and clients must agree on: a private client's budget is its own."""
+    mechanism = parameters["mechanism"]
+    if mechanism is None:
+        return parameters
+    return {**parameters, "mechanism": {name: mechanism[name] for name in ("name", "clip")}}
 
 
 def _recall(client: Client, context: Context) -> ClientState | None:

@@ -4,10 +4,10 @@
 send what. One round is::
 
     tau, x, clients = server.open_round()       # x = ENS of all last uploads
-    server.receive(tau, client, upload)         # for every reply
+    server.receive(tau, client, upload)         # for every reply; scale=... of a private one
     server.close_round()
 
-`fedepm_fast.client.Client` is its counterpart, `fedepm_fast.flower` puts both behind Flower.
+`fedepm_fast.client` has its counterparts, `fedepm_fast.flower` puts both sides behind Flower.
 Driven over all clients they follow ``fedepm_fast.run`` of the same seed.
 """
 
@@ -54,17 +54,17 @@ def resolve(algorithm: FedEPM, clients: int, features: int) -> FedEPM:
     """
     if not isinstance(algorithm, FedEPM):
         raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
-    if algorithm.mechanism is not None:
+    if algorithm.mechanism is None:
+        if algorithm.start not in (None, "own"):
+            raise ValueError(
+                f"algorithm must have start 'own' without a mechanism, got {algorithm.start!r}"
+            )
+    elif algorithm.mechanism.clip is None:
         raise ValueError(
-            "algorithm must have no mechanism: servers and clients do not clip gradients nor "
-            "account; private runs are simulations, and privacy.release noises real uploads"
+            "mechanism must have its clip given: the default depends on all clients' sizes"
         )
-    if algorithm.start not in (None, "own") or algorithm.aggregation not in (None, "equal"):
-        raise ValueError(
-            "algorithm must have start 'own' and aggregation 'equal', "
-            f"got {algorithm.start!r} and {algorithm.aggregation!r}"
-        )
-    return algorithm.resolve(cast(Any, SimpleNamespace(n_clients=clients, n_parameters=features)))
+    known = SimpleNamespace(n_clients=clients, n_parameters=features, n_samples=None)
+    return algorithm.resolve(cast(Any, known))
 
 
 class Server:
@@ -73,7 +73,8 @@ class Server:
     Parameters
     ----------
     algorithm : FedEPM
-        The parameters, the same for server and clients.
+        The parameters, the same for server and clients. With a mechanism every upload comes with
+        the scale of its noise, which is public; see `aggregation` for what it is used for.
     clients : int
         How many clients there can be, m; they are numbered from 0. A client is a member, and
         counts in the aggregate and the selection, from its first valid upload on.
@@ -90,7 +91,8 @@ class Server:
         nothing survives.
     largest : float, optional
         Uploads with an entry beyond this in absolute value are rejected: one client that sends
-        1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large.
+        1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large. So does, where
+        uploads weigh by their inverse variance, one that claims to have hardly any noise.
     threads : int, optional
         Of the aggregation; the same bits for any number.
 
@@ -127,11 +129,14 @@ class Server:
         self.threads = None if threads is None else check_int("threads", threads, low=1)
         self.tau = 0
         self._members = np.zeros(m, bool)
-        self._joined: set[int] = set()
+        #: Of the noise of every client's last upload, shape (m,); NaN for the first ones.
+        self.scales = np.full(m, np.nan)
+        #: Who will be a member, and the scale of the noise of the upload.
+        self._joined: dict[int, float] = {}
         self._open: Round | None = None
         self._x: Array | None = None
-        #: Selected clients whose reply was accepted, or refused, in this round.
-        self._accepted: set[int] = set()
+        #: Selected clients whose reply was accepted (its noise's scale), or refused, in this round.
+        self._accepted: dict[int, float] = {}
         self._refused: set[int] = set()
         self._path: Path | None = None
         self._inbox: Array | None = None
@@ -166,11 +171,12 @@ class Server:
             if len(members) == 0:
                 raise RuntimeError("no client has joined: the server has no upload to aggregate")
             lam, eta = self.algorithm.weights
+            weights = self.algorithm.upload_weights(self.scales[members])
             if len(members) == len(self.Z) and not isinstance(self.Z, np.memmap):
-                self._x = ens(self.Z, lam / eta, threads=self.threads)
+                self._x = ens(self.Z, lam / eta, weights=weights, threads=self.threads)
             else:
                 rows = [self.Z[i] for i in members]
-                self._x = aggregate(rows, lam / eta, threads=self.threads)
+                self._x = aggregate(rows, lam / eta, weights=weights, threads=self.threads)
             self._x.flags.writeable = False
         return self._x
 
@@ -189,17 +195,18 @@ class Server:
             )
             # From here on the inbox is written to, and no longer the last round's.
             self._save(inbox=[])
-            self._accepted, self._refused = set(), set()
+            self._accepted, self._refused = {}, set()
             self._open = Round(self.tau, x, members[chosen])
         return self._open
 
-    def receive(self, tau: int, client: int, upload: Any) -> bool:
+    def receive(self, tau: int, client: int, upload: Any, *, scale: float | None = None) -> bool:
         """A selected client's upload of round `tau`; whether it was accepted.
 
-        A fault is logged with the client's name, and the client's last upload stays.
+        With a mechanism `scale` is that of its noise. A fault is logged with the client's name,
+        and the client's last upload stays.
         """
         known = self._open is not None and _is_int(client) and client in self._open.clients
-        fault = self._stale(tau, client) or self._fault(upload)
+        fault = self._stale(tau, client) or self._fault(upload) or self._scale_fault(scale)
         if fault:
             if known:
                 self._refused.add(int(client))
@@ -209,7 +216,8 @@ class Server:
             self.Z[client] = upload
         else:
             self._inbox[np.searchsorted(self._open.clients, client)] = upload
-        self._accepted.add(int(client))
+        # Without a mechanism it only tells that the upload is not a first one.
+        self._accepted[int(client)] = 1.0 if scale is None else float(scale)
         return True
 
     def reject(self, client: Any, fault: str) -> bool:
@@ -227,10 +235,11 @@ class Server:
         if self._open is None:
             raise RuntimeError("no round is open")
         for client in self._open.clients:
-            if client not in self._accepted | self._refused:
+            if client not in self._accepted.keys() | self._refused:
                 self.reject(client, "no reply in time")
         accepted = np.array(sorted(self._accepted), np.intp)
         slots = np.searchsorted(self._open.clients, accepted)
+        self.scales[accepted] = [self._accepted[i] for i in accepted.tolist()]
         self.tau += 1
         self._open = self._x = None
         if self._inbox is not None:
@@ -241,19 +250,22 @@ class Server:
 
     # Members ----------------------------------------------------------------------------
 
-    def join(self, client: int, upload: Any) -> bool:
+    def join(self, client: int, upload: Any, *, scale: float | None = None) -> bool:
         """A client's first upload; whether it was accepted.
 
-        The client is a member from the next round on.
+        The client is a member from the next round on. A private client that has been one before
+        sends its last upload, and the `scale` of its noise.
         """
         fault = self._unknown(client)
         if not fault and (self._members[client] or client in self._joined):
             fault = "it has joined already"
         fault = fault or self._fault(upload)
+        if not fault and scale is not None:
+            fault = self._scale_fault(scale)
         if fault:
             return self.reject(client, fault)
         self.Z[client] = upload
-        self._joined.add(int(client))
+        self._joined[int(client)] = np.nan if scale is None else float(scale)
         return True
 
     def leave(self, client: int) -> None:
@@ -261,10 +273,10 @@ class Server:
         fault = self._unknown(client)
         if fault:
             raise ValueError(f"client must be one of 0 to {len(self._members) - 1}: {fault}")
-        self._joined.discard(client)
+        self._joined.pop(client, None)
         if self._members[client]:
             self._members[client] = False
-            self._accepted.discard(client)
+            self._accepted.pop(client, None)
             self._refused.add(client)
             if self._open is None:
                 self._x = None
@@ -274,6 +286,7 @@ class Server:
     def _admit(self) -> None:
         if self._joined:
             self._members[list(self._joined)] = True
+            self.scales[list(self._joined)] = list(self._joined.values())
             self._joined.clear()
             self._x = None
             self._save(inbox=[])
@@ -320,6 +333,16 @@ class Server:
                 return f"upload must be at most {self.largest:g} in absolute value, got {size:g}"
         return ""
 
+    def _scale_fault(self, scale: Any) -> str:
+        """What is wrong with the scale of an upload's noise, in words."""
+        if self.algorithm.mechanism is None:
+            return "" if scale is None else f"scale must be None without a mechanism, got {scale!r}"
+        try:
+            check_real("scale", scale, low=0.0, open_low=True)
+        except (TypeError, ValueError) as error:
+            return str(error)
+        return ""
+
     # On disk ----------------------------------------------------------------------------
     #
     # `state.npz` is replaced atomically. A round's uploads go to the inbox; closing it writes
@@ -337,6 +360,7 @@ class Server:
                 settings=json.dumps(self._settings()),
                 tau=self.tau,
                 members=self._members,
+                scales=self.scales,
                 inbox=np.array(inbox, np.int64).reshape(-1, 2),
             )
 
@@ -373,6 +397,8 @@ class Server:
             with state.open("rb") as file, np.load(file, allow_pickle=False) as saved:
                 found = json.loads(str(saved["settings"]))
                 tau, members, inbox = int(saved["tau"]), saved["members"], saved["inbox"]
+                # States from before there were scales are of runs that do not use them.
+                scales = saved.get("scales", self.scales)
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"path must hold a server's state: {state}: {error}") from None
         for name, value in self._settings().items():
@@ -380,7 +406,7 @@ class Server:
                 raise ValueError(
                     f"path holds a run with {name} = {found.get(name)!r}, got {value!r}: {state}"
                 )
-        self.tau, self._members = tau, members
+        self.tau, self._members, self.scales = tau, members, scales
         return inbox
 
     def _map(self, path: Path, mode: Any, shape: tuple[int, int]) -> Array:

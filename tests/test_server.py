@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import logging
 import re
@@ -513,9 +514,8 @@ def test_a_client_keeps_its_state_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("given, message", [
-    ({"mechanism": LaplaceMechanism(total_epsilon=1.0)}, "must have no mechanism"),
+    ({"mechanism": LaplaceMechanism(total_epsilon=1.0)}, "mechanism must have its clip given"),
     ({"start": "released"}, "must have start 'own'"),
-    ({"aggregation": "uploaded"}, "aggregation 'equal'"),
 ])  # fmt: skip
 def test_what_a_deployment_does_not_do_is_refused(given, message):
     algorithm = FedEPM(**given)
@@ -523,3 +523,88 @@ def test_what_a_deployment_does_not_do_is_refused(given, message):
         Server(algorithm, clients=3, features=2)
     with pytest.raises(ValueError, match=message):
         Client(algorithm, lambda x: x, index=0, clients=3, features=2, samples=1)
+    with pytest.raises(ValueError, match="a Client does not clip nor account"):
+        Client(PRIVATE, lambda x: x, index=0, clients=3, features=2, samples=1)
+
+
+# Noise whose scale is public ------------------------------------------------------------
+
+PRIVATE = FedEPM(
+    participation=0.5, lam=1e-3, eta=2e-3, mechanism=LaplaceMechanism(total_epsilon=1.0, clip=1.0)
+)
+
+
+@pytest.mark.parametrize("aggregation", ["equal", "uploaded", "inverse_variance"])
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
+def test_uploads_weigh_as_in_the_reference(aggregation, on_disk, tmp_path):
+    algorithm = dataclasses.replace(PRIVATE, aggregation=aggregation)
+    path = tmp_path if on_disk else None
+    server = Server(algorithm, M, N, seed=SEED, path=path)
+    scales, everyone, rng = np.full(M, np.nan), np.arange(M), np.random.default_rng(2)
+    Z = rng.normal(size=(M, N))
+    for i in range(M):  # client 7 was a member before
+        scales[i] = 0.5 if i == 7 else np.nan
+        assert server.join(i, Z[i], scale=0.5 if i == 7 else None)
+    for _ in range(3):
+        expected = server.algorithm.aggregate(Z, everyone, scales)
+        tau, x, chosen = server.open_round()
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-14)
+        for i in chosen[1:].tolist():
+            Z[i], scales[i] = rng.normal(size=N), rng.uniform(1, 2)
+            assert server.receive(tau, i, Z[i].copy(), scale=scales[i])
+        server.close_round()
+        if on_disk:
+            server = Server(algorithm, M, N, seed=SEED, path=path)
+    np.testing.assert_array_equal(server.scales, scales)
+    server.leave(7)
+    assert server.join(7, Z[7])
+    scales[7] = np.nan
+    np.testing.assert_allclose(
+        server.x, server.algorithm.aggregate(Z, everyone, scales), rtol=0, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("scale", [None, np.nan, np.inf, 0.0, -1.0, "1", [1.0], True])
+def test_a_malformed_scale_is_rejected_and_named(scale, caplog):
+    server = Server(PRIVATE, 1, N, seed=SEED)
+    if scale is not None:
+        assert not server.join(0, GOOD, scale=scale)
+        assert "client 0 rejected: scale must be a finite number in (0, inf)" in caplog.text
+    assert server.join(0, GOOD)
+    server.open_round()
+    caplog.clear()
+    assert not server.receive(0, 0, GOOD, scale=scale)
+    assert "client 0 rejected: scale must be a finite number in (0, inf)" in caplog.text
+    assert server.receive(0, 0, GOOD, scale=1.0)
+    plain = Server(ALGORITHM, 1, N)
+    assert not plain.join(0, GOOD, scale=1.0)
+    assert "scale must be None without a mechanism, got 1.0" in caplog.text
+
+
+def test_uploads_weigh_without_a_mechanism(tmp_path):
+    algorithm = FedEPM(participation=0.5, lam=1e-3, eta=2e-3, aggregation="uploaded")
+    server = Server(algorithm, 4, N, path=tmp_path)
+    Z = np.random.default_rng(3).normal(size=(4, N))
+    for i in range(4):
+        assert server.join(i, Z[i])
+    tau, _, chosen = server.open_round()
+    for i in chosen:
+        Z[i] += 1
+        assert server.receive(tau, i, Z[i].copy())
+    server.close_round()
+    scales = np.full(4, np.nan)
+    scales[chosen] = 1.0
+    expected = server.algorithm.aggregate(Z, chosen, scales)
+    for found in (server, Server(algorithm, 4, N, path=tmp_path)):
+        np.testing.assert_allclose(found.x, expected, rtol=0, atol=1e-14)
+
+
+def test_a_state_from_before_there_were_scales_is_read(tmp_path):
+    server, tau, _ = opened(path=tmp_path)
+    x = server.x.copy()
+    with np.load(tmp_path / "state.npz") as state:
+        old = {name: state[name] for name in state if name != "scales"}
+    np.savez(tmp_path / "state.npz", **old)
+    restored = Server(ALGORITHM, M + 1, N, seed=SEED, path=tmp_path)
+    assert restored.tau == tau
+    np.testing.assert_array_equal(restored.x, x)

@@ -28,7 +28,7 @@ from .mechanisms import (
     clip_rows,
     upload_sensitivity,
 )
-from .release import release
+from .release import release, release_scale
 
 __all__ = [
     "MECHANISMS",
@@ -42,5 +42,6 @@ __all__ = [
     "gaussian_noise_multiplier",
     "laplace_epsilon",
     "release",
+    "release_scale",
     "upload_sensitivity",
 ]

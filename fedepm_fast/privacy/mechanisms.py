@@ -128,10 +128,11 @@ class LaplaceMechanism(Mechanism):
 
     def noise_multipliers(self, participations: NDArray[np.int64]) -> Array:
         if self.epsilon_per_round is not None:
-            return np.full(len(participations), 1.0 / self.epsilon_per_round)
-        assert self.total_epsilon is not None
+            exact = np.full(len(participations), 1.0 / self.epsilon_per_round)
+        else:
+            assert self.total_epsilon is not None
+            exact = np.maximum(participations, 1) / self.total_epsilon
         # Rounded up: a client spends no more than its budget.
-        exact = np.maximum(participations, 1) / self.total_epsilon
         return np.nextafter(exact, np.inf)
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:

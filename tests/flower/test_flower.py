@@ -5,6 +5,7 @@ Collected only where Flower is installed, see ``tests/conftest.py``.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,9 +27,10 @@ from flwr.serverapp.strategy import FedAdam, FedAvg
 
 from fedepm_fast import FedEPM, datasets, make_problem, run
 from fedepm_fast import flower as adapter
-from fedepm_fast.client import Client
+from fedepm_fast.client import Client, PrivateClient
 from fedepm_fast.flower import ElasticNetAggregate, FedEPMStrategy, client_app
 from fedepm_fast.kernels.ens import ens
+from fedepm_fast.privacy import LaplaceMechanism
 
 M, SEED, ALGORITHM = 10, 4, FedEPM()
 DATA = datasets.adult(clients=M, seed=0)
@@ -141,6 +143,51 @@ def test_clients_with_a_path_survive_a_new_run_of_the_server(tmp_path):
     federation = strategy()
     federation.start(new_grid(), START, num_rounds=8)
     np.testing.assert_allclose(federation.restore(START).x, expected, rtol=1e-10)
+
+
+# Private clients ------------------------------------------------------------------------
+
+
+def test_private_clients_keep_to_their_budgets(tmp_path, caplog):
+    mechanism = LaplaceMechanism(total_epsilon=1.0, clip=2.0, public_scaling=True)
+    shared = FedEPM(participation=1.0, mechanism=mechanism, aggregation="inverse_variance")
+
+    def private(context: Context) -> PrivateClient:
+        i = int(context.node_config["partition-id"])
+        budget = LaplaceMechanism(
+            total_epsilon=1.0 + i, clip=1.0 if i == 9 else 2.0, public_scaling=True
+        )
+        own = dataclasses.replace(shared, mechanism=budget)
+        uploads = 1 if i == 3 else 2
+        return PrivateClient(
+            own, *DATA.client(i), index=i, clients=M, uploads=uploads, path=tmp_path / f"{i}"
+        )
+
+    federation = FedEPMStrategy(shared, M, seed=SEED, min_clients=M - 1)
+    grid = InProcessGrid(client_app(private))
+    with caplog.at_level(logging.WARNING, "fedepm_fast"):
+        result = federation.start(grid, START, num_rounds=3)
+    server = federation.restore(START)
+    accepted = [record["clients"] for record in result.train_metrics_clientapp.values()]
+    assert accepted == [M - 1, M - 2, 0]
+    assert "client of node 109 rejected: it answered with an error: algorithm must be the" in (
+        caplog.text
+    )
+    assert (
+        "round 1: client 3 rejected: it answered with an error: client 3 uploads nothing: all 1 "
+        "uploads have been made (1 of 1 uploads made)"
+    ) in caplog.text
+    assert caplog.text.count(" of 2 uploads made)") == M - 2
+    for i in range(M - 1):
+        client = private(grid.contexts[100 + i])
+        assert client.spent.uploads == client.uploads
+        np.testing.assert_array_equal(server.Z[i], client.join(np.zeros(N)).values)
+        assert server.scales[i] == client.join(np.zeros(N)).scale
+        assert not grid.contexts[100 + i].state
+    # A server that begins anew is told the last uploads, and gets no more.
+    again = FedEPMStrategy(shared, M, seed=SEED, min_clients=M - 1)
+    again.start(InProcessGrid(client_app(private)), START, num_rounds=1)
+    np.testing.assert_array_equal(again.restore(START).x, server.x)
 
 
 # Faults ---------------------------------------------------------------------------------
@@ -312,9 +359,12 @@ def test_the_example_app_ends_where_a_run_does(monkeypatch, capsys, tmp_path):
     from flower_adult import client_app as clients
     from flower_adult import server_app
 
-    config = {"clients": M, "rounds": 3, "seed": 0, "checkpoint": ""}
+    config = {"clients": M, "rounds": 3, "seed": 0, "checkpoint": "", "total-epsilon": 0.0}
     server_app.main(InProcessGrid(clients.app, config), Context(1, 0, {}, RecordDict(), config))
     assert "x after 3 rounds, to that of fedepm_fast.run" in capsys.readouterr().out
+    config |= {"checkpoint": str(tmp_path), "total-epsilon": 1.0}
+    server_app.main(InProcessGrid(clients.app, config), Context(1, 0, {}, RecordDict(), config))
+    assert "each client: epsilon <= 1 (pure), for each record" in capsys.readouterr().out
 
 
 # ENS in other strategies ----------------------------------------------------------------

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from flwr.app import Context
 
-from fedepm_fast.client import Client
+from fedepm_fast.client import Client, PrivateClient
 from fedepm_fast.flower import client_app
 from fedepm_fast.kernels import losses
-from flower_adult.task import ALGORITHM, problem
+from flower_adult.task import plan, problem
 
 
-def make_client(context: Context) -> Client:
-    i, m = int(context.node_config["partition-id"]), int(context.run_config["clients"])
-    p, folder = problem(m), context.run_config["checkpoint"]
+def make_client(context: Context) -> Client | PrivateClient:
+    i, config = int(context.node_config["partition-id"]), context.run_config
+    m, folder = int(config["clients"]), config["checkpoint"]
+    p, (algorithm, _, uploads) = problem(m), plan(config)
+    if algorithm.mechanism is not None:
+        if not folder:
+            raise ValueError("a private run needs a checkpoint folder, for the clients' ledgers")
+        features, labels = p.data.client(i)
+        return PrivateClient(
+            algorithm,
+            features,
+            labels,
+            index=i,
+            clients=m,
+            uploads=uploads,
+            path=f"{folder}/ledger-{i}",
+        )
     return Client(
-        ALGORITHM,
+        algorithm,
         lambda x: losses.gradients(p.rows, x, clients=[i], reg=p.reg)[0],
         index=i,
         clients=m,
         features=p.n_parameters,
         samples=int(p.data.client_sizes[i]),
-        seed=int(context.run_config["seed"]),  # a simulation's; in earnest a secret
+        seed=int(config["seed"]),  # a simulation's; in earnest a secret
         path=f"{folder}/client-{i}.npz" if folder else None,
     )
 
