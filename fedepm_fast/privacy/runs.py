@@ -12,7 +12,7 @@ from .._validation import check_int
 from ..algorithms import Algorithm, FedEPM
 from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData, column_norms
-from ..objectives import Problem, ScalarLoss
+from ..objectives import OBJECTIVES, Problem
 from ..randomness import GivenRandomness
 from ..reference import participations, uploads
 from ..stopping import NoRule
@@ -158,8 +158,6 @@ def report(
     ]
     if mechanism.public_scaling:
         public.append("the scaling of the columns, by the user's word")
-    if isinstance(problem.objective, ScalarLoss):
-        public.append("the bound of the loss's slope, by the user's word")
     if type(problem.objective) not in OBJECTIVES.values():
         public.append("the bound on the loss's derivative, by the user's word")
     if start_given:
