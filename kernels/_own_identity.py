@@ -45,7 +45,7 @@ def _function(function: Any, within: tuple[Any, ...]) -> Any:
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     read += [(name, cell.cell_contents) for name, cell in cells]
     return (
-        _code(function.__code__),
+        _code(function.__code__, function.__doc__),
         _value("its defaults", (function.__defaults__, function.__kwdefaults__), within, names),
         tuple((name, _value(name, value, within, names)) for name, value in read),
     )
@@ -56,8 +56,11 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _code(code: CodeType) -> Any:
-    constants = tuple(_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts)
+def _code(code: CodeType, doc: str | None = None) -> Any:
+    constants = tuple(
+        _code(c) if isinstance(c, CodeType) else _constant(None if k == 0 and c == doc else c)
+        for k, c in enumerate(code.co_consts)
+    )
     return (code.co_code, code.co_argcount, code.co_names, code.co_varnames, constants)
 
 

@@ -13,7 +13,7 @@ from fedepm_fast import Problem, sweep
 from fedepm_fast.objectives import OBJECTIVES
 
 #: What is tested where the library is installed: the folder of its tests.
-OPTIONAL = {"flwr": "flower", "torch": "torch"}
+OPTIONAL = {"flwr": "flower", "torch": "pytorch"}
 collect_ignore = [
     folder for library, folder in OPTIONAL.items() if importlib.util.find_spec(library) is None
 ]

@@ -35,8 +35,8 @@ def losses_of(algorithm):
         FedEPM(mu0=5.0),
         FedEPM(preset="text", mu0=20.0, start="broadcast", aggregation="uploaded"),
         FedEPM(mu0=5.0, noise="none", coverage_rounds=3, participation=0.4),
-        SFedAvg(learning_rate=0.05),
-        SFedProx(learning_rate=0.05, local_steps=3),
+        SFedAvg(learning_rate=0.05, epsilon=50.0),
+        SFedProx(learning_rate=0.05, local_steps=3, epsilon=50.0),
     ],
     ids=["released", "text", "covering", "sfedavg", "sfedprox"],
 )
