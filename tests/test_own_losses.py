@@ -175,7 +175,7 @@ def test_privacy_needs_a_bound_of_the_slope():
     # The clip and the kernels are those of every loss; its bound is the user's word.
     private = run(algorithm, data, objective=own_logistic(), rounds=1, seed=1, engine="reference")
     assert (
-        "the bound on the loss's derivative, by the user's word"
+        "the bounds of the loss's derivatives, by the user's word"
         in private.settings["privacy"]["public"]
     )
     want = run(algorithm, data, objective=Logistic(), rounds=1, seed=1, engine="reference")

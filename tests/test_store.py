@@ -242,7 +242,7 @@ def test_an_older_version_is_brought_up_to_date(path):
     with pytest.raises(StoreError, match="is of version 1"):
         Store(path, readonly=True)
     with Store(path) as store:
-        store.add([record(0)])
+        store.add([record(101)])
         found = store.table()["guarantee"]
     assert found == [None] * 100 + ["none"]
 

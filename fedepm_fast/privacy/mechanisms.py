@@ -68,7 +68,7 @@ class Mechanism:
     def __post_init__(self) -> None:
         if self.total_epsilon is not None:
             value = check_real(
-                "total_epsilon", self.total_epsilon, low=0.0, high=1e12, open_low=True
+                "total_epsilon", self.total_epsilon, low=0.0, high=1e14, open_low=True
             )
             object.__setattr__(self, "total_epsilon", value)
         if self.clip is not None:
@@ -222,7 +222,8 @@ def drift(clip: float, slope: float, curvature: float, n: int) -> float:
     A margin of a row of norm ``clip / slope`` is off by at most n units in the last place, and
     the derivative of the loss by `curvature` times that; a quarter of `FOR_ROUNDING` is for it.
     """
-    moved = 4 * (n + 2) * _UNIT * curvature * (clip / slope) ** 2
+    row = clip / slope
+    moved = 4 * (n + 2) * _UNIT * curvature * row * row
     return float(moved * 4 / FOR_ROUNDING)
 
 

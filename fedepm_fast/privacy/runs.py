@@ -89,16 +89,15 @@ def _looks_scaled(data: FederatedData) -> str:
     d = data.n_samples
     if d < 3:
         return ""
-    features = data.features
-    norms, fourth = column_norms(features), column_norms(features * features)
+    norms, sizes = column_norms(data.features), abs(data.features)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        means = np.asarray(features.sum(axis=0)).ravel() / d
+        means = np.asarray(data.features.sum(axis=0)).ravel() / d
         deviations = np.sqrt(np.maximum(norms**2 / d - means**2, 0.0))
-        # Entries of 0 and one other size: the sum of squares and that of fourth powers agree.
-        peak = np.asarray(abs(features).max(axis=0).todense()) if data.is_sparse else (
-            np.abs(features).max(axis=0)
-        )  # fmt: skip
-        two_valued = np.isclose(fourth, norms * peak.ravel(), rtol=1e-6, atol=0)
+        peaks = sizes.max(axis=0)
+        peaks = np.ravel(peaks.toarray() if data.is_sparse else peaks)
+        # Entries are 0 and one other size where the sums of squares and sizes agree.
+        sums = np.asarray(sizes.sum(axis=0)).ravel()
+        two_valued = np.isclose(norms * (norms / peaks), sums, rtol=1e-6, atol=0)
     counts = (deviations > 1e-6 * np.abs(means)) & ~two_valued
     if not counts.any():
         return ""

@@ -93,7 +93,8 @@ def test_the_noise_is_that_of_the_budget(law, tmp_path):
     nu = 0.5 * algorithm.mu0 * algorithm.alpha ** np.arange(21, 25)
     moves = upload_sensitivity([2 * clip / 2 * (1 + FOR_ROUNDING)], nu[:, None], 0.01)[0]
     multiplier = mechanism.noise_multipliers(np.array([uploads]))[0]
-    assert scale == pytest.approx(moves * multiplier, rel=1e-14)
+    # A little more, for rounding sums of rows.
+    assert scale == pytest.approx(moves * multiplier, rel=1e-11) and scale > moves * multiplier
     # Cannot be seeded by design: each fails once in a thousand million honest runs.
     unit, laplace = noise / scale, law is LaplaceMechanism
     assert stats.kstest(unit, stats.laplace.cdf if laplace else stats.norm.cdf).pvalue > 1e-9
