@@ -289,6 +289,11 @@ class Multinomial(Objective):
             raise ValueError("classes depend on the data: Problem fills them in")
         return self.classes
 
+    @property
+    def slope(self) -> float:
+        # Of all classes together: the true one's derivative is that of all the others, at most 1.
+        return 2.0
+
     @staticmethod
     def _parts(t: Array, b: Array) -> tuple[Array, Array, Array, Array]:
         """exp(t - T), where the true class is, the sum of the others, and T - t_b."""

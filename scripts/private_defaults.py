@@ -103,7 +103,7 @@ def main() -> None:
                 for trial in range(8)
             ]
             again.append((float(np.median(shares)), float(np.quantile(shares, 0.1)), given))
-        again.sort(key=lambda row: -(row[0] + row[1]))
+        again.sort(key=lambda row: (-row[0], -row[1]))
         for median, low, given in again[:3]:
             print(f"{epsilon:>6} {100 * median:6.2f} {100 * low:6.2f} {given}", flush=True)
 

@@ -18,27 +18,27 @@ SETTINGS: dict[float, dict[str, Any]] = {
         aggregation="inverse_variance",
     ),
     0.5: dict(
-        rounds=2, local_steps=2, mu0=0.01, start="broadcast", participation=1.0,
+        rounds=4, local_steps=1, mu0=0.01, start="broadcast", participation=0.5,
         aggregation="inverse_variance",
     ),
     1.0: dict(
-        rounds=4, local_steps=8, mu0=0.05, start="released", participation=0.5,
+        rounds=4, local_steps=16, mu0=0.1, start="released", participation=0.5,
         aggregation="inverse_variance",
     ),
     2.0: dict(
-        rounds=6, local_steps=2, mu0=0.02, start="broadcast", participation=0.5,
+        rounds=4, local_steps=2, mu0=0.02, start="released", participation=1.0,
         aggregation="inverse_variance",
     ),
     5.0: dict(
-        rounds=4, local_steps=16, mu0=0.05, start="broadcast", participation=0.5,
-        aggregation="uploaded",
+        rounds=4, local_steps=2, mu0=0.02, start="released", participation=1.0,
+        aggregation="inverse_variance",
     ),
     10.0: dict(
-        rounds=6, local_steps=8, mu0=0.02, start="released", participation=0.5,
+        rounds=8, local_steps=8, mu0=0.05, start="released", participation=0.5,
         aggregation="uploaded",
     ),
     20.0: dict(
-        rounds=6, local_steps=8, mu0=0.02, start="released", participation=0.5,
+        rounds=8, local_steps=4, mu0=0.02, start="released", participation=0.5,
         aggregation="uploaded",
     ),
 }  # fmt: skip

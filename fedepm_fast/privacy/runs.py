@@ -74,7 +74,9 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
     if objective.slope is None:
         raise ValueError(
             f"the objective {objective.name!r} has no bound on a record's gradient: "
-            "private runs need a loss with a bounded derivative, such as 'logistic'"
+            "private runs need a loss with a bounded derivative, such as 'logistic', "
+            "'multinomial', Huber(delta), which is least squares with each record's derivative "
+            "clipped to delta, or a ScalarLoss with a slope"
         )
     if objective.curvature is None:
         raise ValueError(

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from fedepm_fast import FedEPM, FederatedData, Problem, SFedAvg, SFedProx
+from fedepm_fast import (
+    FedEPM,
+    FederatedData,
+    Huber,
+    Logistic,
+    Multinomial,
+    Problem,
+    SFedAvg,
+    SFedProx,
+)
 from fedepm_fast.algorithms import PrivacyPlan
 from fedepm_fast.privacy import (
     GaussianMechanism,
@@ -16,6 +25,7 @@ from fedepm_fast.privacy import (
     clip_rows,
     upload_sensitivity,
 )
+from fedepm_fast.privacy.runs import private_problem
 from fedepm_fast.randomness import CounterRandomness
 from fedepm_fast.reference import fedepm_iterates, penalty_parameter, soft_threshold
 
@@ -98,6 +108,25 @@ def movement(algorithm, problem, other, start, x, tau, order):
         ends.append(w[0])
         bound = algorithm.noise_scale(p, np.array([0]), (start - x)[None], G, mu, tau, plan)
     return np.linalg.norm(ends[0] - ends[1], ord=order), bound[0]
+
+
+@pytest.mark.parametrize("mechanism", [
+    LaplaceMechanism(total_epsilon=1.0, clip=0.3), GaussianMechanism(total_epsilon=1.0, clip=0.3),
+])  # fmt: skip
+@pytest.mark.parametrize("objective", [Logistic(), Huber(delta=0.7), Multinomial(classes=4)])
+def test_a_records_gradient_is_within_the_clip_whatever_the_loss(objective, mechanism, rng):
+    largest = 0.0
+    for _ in range(60):
+        row = rng.normal(size=(1, 3)) * 10.0 ** rng.integers(-3, 4)
+        label = float(rng.integers(0, 4 if objective.task == "multiclass" else 2))
+        problem = Problem(FederatedData(row, [label], [1]), objective)
+        clipped = private_problem(mechanism, problem)
+        x = rng.normal(size=problem.n_parameters) * 10.0 ** rng.integers(-1, 4)
+        gradient = clipped.gradient(0, x) - clipped.reg[0] * x
+        size = np.linalg.norm(gradient, ord=mechanism.order)
+        assert size <= mechanism.clip * (1 + 1e-12) + 1e-12 * np.abs(x).max()
+        largest = max(largest, size)
+    assert largest > 0.6 * mechanism.clip
 
 
 @pytest.mark.parametrize("k0", [1, 4, 12, 20])
