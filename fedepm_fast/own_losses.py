@@ -212,7 +212,7 @@ def _try(loss: ScalarLoss, name: str, t: Array, y: Array) -> Array:
             f"{name} must be a function of two numbers, t and y, to a number that Numba can "
             f"compile: {reason.strip()}"
         ) from error
-    except ArithmeticError as error:
+    except (ArithmeticError, ValueError) as error:
         raise ValueError(f"{name} must not raise, got {type(error).__name__}: {error}") from error
     broken = np.flatnonzero(~np.isfinite(found) & (np.abs(t) < _LARGE))
     if len(broken):

@@ -34,6 +34,11 @@ from fedepm_fast.privacy import LaplaceMechanism
 DELTA = 0.75
 
 
+compiled = pytest.mark.skipif(
+    JIT_DISABLED, reason="Python's functions raise where compiled ones give NaN or infinity"
+)
+
+
 def clipped(r):
     return max(min(r, DELTA), -DELTA)
 
@@ -42,6 +47,12 @@ def branches(r):
     if r > DELTA:
         return DELTA
     return r if r > -DELTA else -DELTA
+
+
+def raises(t, y):
+    if t < 0:
+        raise ValueError("far too small")
+    return t
 
 
 def huber(clip=clipped, **options):
@@ -130,6 +141,7 @@ def test_what_works_on_vectors():
     assert not takes(lambda t, y: math.tanh(t))
 
 
+@compiled
 def test_nan_stays():
     loss = losses.scalar_loss(lambda t, y: max(t, 0.0), lambda t, y: max(0.0, min(1.0, t)))
     work = np.array([np.nan, -1.0, 2.0, 0.5, 3.0, 0.25, 0.0, 1.0])
@@ -167,6 +179,7 @@ def test_theory_and_optimum():
         run(far, small_data(task="regression"), objective=square(), engine="reference")
 
 
+@compiled
 def test_privacy_needs_a_bound_of_the_slope():
     data = small_data()
     algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=1.0))
@@ -238,6 +251,7 @@ def test_workers_get_the_functions():
 # Refused --------------------------------------------------------------------------------
 
 
+@compiled
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -262,6 +276,7 @@ def test_workers_get_the_functions():
         ),
         ({"curvature": 0.5}, ValueError, r"curvature must bound .*, got 0.5, below the 1 at t"),
         ({"slope": 1.0}, ValueError, r"slope must bound abs\(gradient\), got 1, below the 3.5079"),
+        ({"value": raises}, ValueError, "value must not raise, got ValueError: far too small"),
         ({"slope": -1.0}, ValueError, r"slope must be a finite number in \[0, inf\)"),
         ({"task": "ranking"}, ValueError, "task must be one of 'classification', 'regression'"),
         ({"name": "logistic"}, ValueError, "name must not be that of a built-in loss"),
