@@ -19,7 +19,9 @@ from .stopping import RULES, NoRule, StoppingRule, as_rule
 
 #: Raised whenever a change of the package changes results, so that stored ones of before are
 #: not taken for those of now.
-RESULTS_VERSION = 2
+RESULTS_VERSION = 1
+#: The same of runs with a mechanism, beside it.
+PRIVATE_RESULTS_VERSION = 2
 
 ENGINE = ENGINES[0]
 MAX_SEED = 2**64 - 1
@@ -111,6 +113,8 @@ class Cell:
     @cached_property
     def _identity(self) -> str:
         found = {"results": RESULTS_VERSION, **self._flat(self.source.identity)}
+        if self.algorithm.mechanism is not None:
+            found["private_results"] = PRIVATE_RESULTS_VERSION
         return json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     def _flat(self, data: dict[str, Any]) -> dict[str, Any]:
