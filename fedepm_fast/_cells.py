@@ -121,6 +121,7 @@ class Cell:
         algorithm, objective = self.algorithm.describe(), self.objective.describe()
         mechanism = algorithm.pop("mechanism")
         if mechanism is not None:
+            del algorithm["epsilon"]  # the paper's, which nothing depends on then
             algorithm |= {"mechanism": mechanism.pop("name"), **mechanism}
         rule = cast(StoppingRule, self.stopping)
         found = {
