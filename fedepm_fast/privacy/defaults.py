@@ -22,19 +22,19 @@ SETTINGS: dict[float, dict[str, Any]] = {
         aggregation="inverse_variance",
     ),
     1.0: dict(
-        rounds=4, local_steps=16, mu0=0.1, start="released", participation=0.5,
+        rounds=4, local_steps=8, mu0=0.05, start="released", participation=0.5,
         aggregation="inverse_variance",
     ),
     2.0: dict(
-        rounds=4, local_steps=2, mu0=0.02, start="released", participation=1.0,
+        rounds=4, local_steps=8, mu0=0.05, start="released", participation=0.5,
         aggregation="inverse_variance",
     ),
     5.0: dict(
-        rounds=4, local_steps=2, mu0=0.02, start="released", participation=1.0,
+        rounds=8, local_steps=2, mu0=0.02, start="released", participation=0.5,
         aggregation="inverse_variance",
     ),
     10.0: dict(
-        rounds=8, local_steps=8, mu0=0.05, start="released", participation=0.5,
+        rounds=8, local_steps=4, mu0=0.02, start="released", participation=0.5,
         aggregation="uploaded",
     ),
     20.0: dict(
