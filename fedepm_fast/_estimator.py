@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,7 +63,7 @@ class _Stage:
             piece.setflags(write=False)  # so that it is not copied
         self.data = FederatedData(rows, y, sizes)
         weights = tuple(self.design.weights)
-        goal = replace(objective, regularizer="beta", weights=weights)
+        goal = objective.changed(regularizer="beta", weights=weights)
         self.objective = goal.fit_to(self.data)
         self.n_parameters = self.objective.n_outputs * rows.shape[1]
         tol = check_real("tol", e.tol, low=0.0, open_low=True)

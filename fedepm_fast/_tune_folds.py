@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -120,7 +119,7 @@ def make_folds(
 ) -> list[Fold]:
     """The folds of `assign_folds`, with their data."""
     of_row = assign_folds(data, over, folds, seed)
-    loss = replace(objective, beta=0.0)
+    loss = objective.changed(beta=0.0)
     made = []
     for k in range(folds):
         held = of_row == k

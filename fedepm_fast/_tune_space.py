@@ -250,7 +250,7 @@ def with_values(
     of_algorithm = {name: v for name, v in values.items() if name not in OF_OBJECTIVE}
     return (
         dataclasses.replace(algorithm, **of_algorithm),
-        dataclasses.replace(objective, **of_objective),
+        objective.changed(**of_objective),
     )
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .own_losses import ScalarLoss
 from .result import LABELS
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def as_code(result: TuneResult) -> str:
     """Python that makes the tuned algorithm and runs it on ``data``."""
     objective, settings = _call(result.objective), _run_settings(result)
     names = [type(result.algorithm).__name__, type(result.objective).__name__, "run"]
+    if isinstance(result.objective, ScalarLoss):  # whose functions have no text
+        del names[1]
+        objective = f"{result.objective.name}.changed(beta={result.objective.beta!r})"
     rule = settings.get("stopping")
     more = ""
     if rule is not None and not isinstance(rule, str):
@@ -68,6 +72,8 @@ def as_code(result: TuneResult) -> str:
 
 def as_toml(result: TuneResult, data: Mapping[str, Any] | None) -> str:
     """A specification with the tuned algorithm."""
+    if isinstance(result.objective, ScalarLoss):
+        raise ValueError("a loss of your own has no place in a specification, use code")
     objective = _changed(result.objective)
     if "weights" in objective:
         raise ValueError("weights of the objective have no place in a specification, use code")

@@ -169,7 +169,7 @@ class Algorithm:
         """`objective` with the preset's regulariser where it leaves that open."""
         if objective.regularizer is not None:
             return objective
-        return dataclasses.replace(objective, regularizer=PRESETS[self.preset].regularizer)
+        return objective.changed(regularizer=PRESETS[self.preset].regularizer)
 
     def steps(self, problem: Problem) -> Array:
         """The step of every client, shape (m,), before what changes with the rounds."""

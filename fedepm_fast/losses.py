@@ -64,6 +64,10 @@ class Objective:
                 raise ValueError(f"weights must be at least 0, got {weights.min()}")
             object.__setattr__(self, "weights", tuple(weights.tolist()))
 
+    def changed(self, **parameters: Any) -> Self:
+        """This objective with other parameters."""
+        return replace(self, **parameters)
+
     def loss(self, t: Array, b: Array) -> Array:
         """Pointwise loss of margins `t` and labels `b`, both (d,)."""
         raise NotImplementedError
@@ -281,7 +285,7 @@ class Multinomial(Objective):
         least = int(b.max()) + 1
         if self.classes is not None and least > self.classes:
             raise ValueError(f"labels must be below classes = {self.classes}, got {least - 1}")
-        return replace(super().fit_to(data), classes=self.classes or max(least, 2))
+        return super().fit_to(data).changed(classes=self.classes or max(least, 2))
 
     @property
     def n_outputs(self) -> int:
@@ -344,4 +348,4 @@ def as_objective(objective: str | Objective, **parameters: Any) -> Objective:
         objective = OBJECTIVES[check_choice("objective", objective, OBJECTIVES)]()
     own = [f.name for f in fields(objective)]
     check_parameters(f"objective {objective.name!r}", parameters, own)
-    return replace(objective, **parameters) if parameters else objective
+    return objective.changed(**parameters) if parameters else objective

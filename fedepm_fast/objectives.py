@@ -10,7 +10,7 @@ with a loss of `fedepm_fast.losses`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,7 +80,7 @@ class Problem:
     def __post_init__(self) -> None:
         objective = as_objective(self.objective)
         if objective.regularizer is None:
-            objective = replace(objective, regularizer=REGULARIZERS[0])
+            objective = objective.changed(regularizer=REGULARIZERS[0])
         object.__setattr__(self, "objective", objective.fit_to(self.data))
 
     @property

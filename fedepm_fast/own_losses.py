@@ -8,7 +8,7 @@ import keyword
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,17 @@ class ScalarLoss(Objective):
                 value = check_real(bound, getattr(self, bound), low=0.0)
                 object.__setattr__(self, bound, value)
         _check(_Checked(self.identity, self.task, self.curvature, self.slope, self))
+
+    def changed(self, **parameters: Any) -> Self:
+        if not parameters.keys() <= {"beta", "regularizer", "weights"}:
+            return super().changed(**parameters)
+        # The functions stay those that were tried, whatever the globals that they read are now.
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        for name, value in parameters.items():
+            object.__setattr__(new, name, value)
+        Objective.__post_init__(new)
+        return new
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # nothing compiled
@@ -207,10 +218,9 @@ def _try(loss: ScalarLoss, name: str, t: Array, y: Array) -> Array:
     try:
         found = loss._map(name, t, y)
     except (NumbaError, TypeError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), "")
         raise TypeError(
             f"{name} must be a function of two numbers, t and y, to a number that Numba can "
-            f"compile: {reason.strip()}"
+            f"compile: {_reason(error)}"
         ) from error
     except (ArithmeticError, ValueError) as error:
         raise ValueError(f"{name} must not raise, got {type(error).__name__}: {error}") from error
@@ -219,6 +229,18 @@ def _try(loss: ScalarLoss, name: str, t: Array, y: Array) -> Array:
         k = broken[0]
         raise ValueError(f"{name} must be finite, got {found[k]} at t = {t[k]:.5g}, y = {y[k]:g}")
     return found
+
+
+#: Lines of Numba's messages that say where, and not what.
+_WHERE = ("During:", "File ", "Failed in", "Overload of", "Enable logging", "<source", "Did you")
+
+
+def _reason(error: Exception) -> str:
+    """The line of a long message that says most."""
+    lines = [line.strip(" -^*") for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_WHERE)]
+    telling = [line for line in lines if "rror" in line or "annot" in line or "nknown" in line]
+    return next(iter(telling or lines), type(error).__name__)
 
 
 def _slope_of(function: Callable[[Array, Array], Array], t: Array, y: Array) -> Array:

@@ -308,3 +308,29 @@ def test_labels():
         losses.scalar_loss(softplus, sigmoid, labels="classes")
     with pytest.raises(ValueError, match="delta is not a parameter of the own loss"):
         losses.pack(np.ones((1, 1)), [1.0], [1], loss=binary, delta=1.0)
+
+
+FACTOR = 1.0
+
+
+def _scaled_value(t, y):
+    return FACTOR * (t - y) ** 2 / 2
+
+
+def _scaled_gradient(t, y):
+    return FACTOR * (t - y)
+
+
+def test_globals_count_as_they_were(monkeypatch):
+    # Runs give the loss a regulariser, which must not read the functions anew.
+    loss = ScalarLoss(value=_scaled_value, gradient=_scaled_gradient, curvature=1.0)
+    t, y = np.array([2.0]), np.array([0.5])
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    same = loss.changed(beta=0.5, regularizer="beta", weights=(1.0,))
+    assert (same.beta, same.regularizer, same.weights) == (0.5, "beta", (1.0,))
+    assert same.identity == loss.identity
+    assert same.loss(t, y)[0] == loss.loss(t, y)[0] == 1.125
+    with pytest.raises(ValueError, match="beta must be"):
+        loss.changed(beta=-1.0)
+    with pytest.raises(ValueError, match="curvature must bound"):
+        loss.changed(curvature=1.0, name="anew")

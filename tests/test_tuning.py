@@ -17,7 +17,7 @@ import pytest
 from commands import ROOT, fedepm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import small_data
+from problems import own_logistic, small_data
 
 from fedepm_fast import (
     FedEPM,
@@ -578,3 +578,12 @@ def test_the_command_tells_what_is_wrong_in_a_line(capsys, tmp_path):
         assert (code, out) == (2, "")
         assert err.startswith(message)
         assert len(err.splitlines()) == 1
+
+
+def test_code_names_an_own_loss(result):
+    own = own_logistic(beta=0.25)
+    changed = dataclasses.replace(result, objective=own)
+    assert "objective=own_logistic.changed(beta=0.25)" in changed.code()
+    assert "ScalarLoss" not in changed.code()
+    with pytest.raises(ValueError, match="a loss of your own has no place in a specification"):
+        changed.toml()
