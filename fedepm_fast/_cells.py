@@ -88,7 +88,9 @@ class Cell:
             check_int("max_iterations", self.max_iterations, low=0)
         check_choice("engine", self.engine, ENGINES)
         # A margin for each of at least two classes has as many parameters for each feature.
-        outputs = 2 if objective.task == "multiclass" else 1
+        outputs = 1
+        if objective.task == "multiclass":
+            outputs = getattr(objective, "classes", None) or 2
         size = _Size(source.n_clients, outputs * source.n_features, source.n_samples)
         resolved = algorithm.resolve(cast(Problem, size))
         if resolved.coverage_rounds is not None:

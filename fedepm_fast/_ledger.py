@@ -109,6 +109,11 @@ class Ledger:
             np.savez(file, header=header, point=point, digest=_digest(header, point))
         self._made = entry.uploads
 
+    def sync(self) -> None:
+        """Have the file and its name on the disk."""
+        sync(self.path)
+        sync(self.path.parent)
+
     def read(self) -> Entry:
         """The entry that was written last.
 

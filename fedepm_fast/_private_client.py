@@ -108,6 +108,7 @@ class PrivateClient:
         if mechanism is None:
             raise ValueError("algorithm must have a mechanism; without one use Client")
         require("opendp.prelude", "privacy", "PrivateClient")
+        runs.check_objective(objective)
         problem = make_problem(self.algorithm, data, objective)
         runs.check_run(self.algorithm, problem)
         self._mechanism = mechanism
@@ -173,6 +174,7 @@ class PrivateClient:
         with self._ledger.locked():
             last = self._ledger.read()
             if last.uploads and tau == last.tau:
+                self._ledger.sync()  # a process that was killed may not have come to it
                 return self._repeat(last, dtype)
             if tau < last.tau:
                 raise self._refused(f"round {last.tau} is done, got round {tau}", last)

@@ -44,8 +44,8 @@ class ScalarLoss(Objective):
         A bound of the second derivative, the Lipschitz constant of `gradient` in t. What needs it,
         such as `Problem.lipschitz`, is refused without it.
     slope : float, optional
-        A bound of ``abs(gradient)``, for any margin and label. Private runs need it, and rely on
-        it.
+        A bound of ``abs(gradient)``, for any margin and label. Private runs take built-in losses
+        only: nothing proves a bound of functions of your own, at every margin.
     task : {"regression", "classification"}
         What labels are: any numbers; or 0 and 1, which are predicted by the sign of the margin.
     name : str

@@ -133,10 +133,7 @@ class Result:
             return f"{a['noise']}, epsilon {a['epsilon']:g}"
         text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
         public = "; scaling taken as public" if mechanism["public_scaling"] else ""
-        return (
-            f"{text}{public}; simulated: holds if the seed is secret and of this run only; "
-            "objective, accuracy and SNR are not private"
-        )
+        return f"{text}{public}; objective, accuracy and SNR are not private"
 
     @property
     def diverged(self) -> bool:

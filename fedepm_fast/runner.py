@@ -127,6 +127,8 @@ def run(
     >>> result.rounds
     8
     """
+    if isinstance(algorithm, Algorithm) and algorithm.mechanism is not None:
+        private.check_objective(objective)
     problem = make_problem(algorithm, data, objective)
     m, n = problem.n_clients, problem.n_parameters
     resolved = algorithm.resolve(problem)

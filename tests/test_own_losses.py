@@ -15,7 +15,6 @@ from runs import assert_agree, both
 from fedepm_fast import (
     FedEPM,
     FederatedData,
-    Logistic,
     Problem,
     ScalarLoss,
     SFedAvg,
@@ -180,19 +179,11 @@ def test_theory_and_optimum():
 
 
 @compiled
-def test_privacy_needs_a_bound_of_the_slope():
+def test_private_runs_take_no_own_loss():
     data = small_data()
     algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=1.0))
-    with pytest.raises(ValueError, match="'own_logistic' has no bound on a record's gradient"):
-        run(algorithm, data, objective=own_logistic(slope=None), rounds=1)
-    # The clip and the kernels are those of every loss; its bound is the user's word.
-    private = run(algorithm, data, objective=own_logistic(), rounds=1, seed=1, engine="reference")
-    assert (
-        "the bounds of the loss's derivatives, by the user's word"
-        in private.settings["privacy"]["public"]
-    )
-    want = run(algorithm, data, objective=Logistic(), rounds=1, seed=1, engine="reference")
-    np.testing.assert_allclose(private.Z, want.Z, rtol=1e-12)
+    with pytest.raises(ValueError, match="'own_logistic' is a loss of your own"):
+        run(algorithm, data, objective=own_logistic(), rounds=1)
 
 
 # Names ----------------------------------------------------------------------------------

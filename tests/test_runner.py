@@ -181,7 +181,7 @@ def test_bad_arguments_are_named(arguments, error, message, engine):
 
 
 def test_noise_that_is_not_used_need_not_be_given():
-    quiet = run(FedEPM(noise="none"), small_data(), randomness=given(6, 5, 0), rounds=4)
+    quiet = run(FedEPM(noise="none", mu0=100.0), small_data(), randomness=given(6, 5, 0), rounds=4)
     assert quiet.rounds == 4
 
 

@@ -11,8 +11,8 @@ from .._validation import check_int
 from ..algorithms import Algorithm, FedEPM
 from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData, column_norms
-from ..losses import OBJECTIVES
-from ..objectives import Problem, ScalarLoss
+from ..losses import Huber, LeastSquares, Logistic, Multinomial, SquaredHinge, as_objective
+from ..objectives import Problem
 from ..randomness import CounterRandomness
 from ..reference import participations, uploads
 from ..stopping import NoRule
@@ -20,11 +20,18 @@ from .mechanisms import Mechanism, clipped_data
 
 Array = NDArray[np.float64]
 
+#: What subclasses do is not accounted for, nor what functions of a user's do at any margin.
+_BUILT_IN = (Logistic, LeastSquares, Huber, SquaredHinge, Multinomial)
+
 #: What the experimenter sees and nobody else may.
 NOT_PRIVATE = (
     "objective values, gradients, accuracy, SNR, times, and the clients' parameters W: they are "
     "computed from the records; x and Z are what is released"
 )
+
+
+#: What every guarantee of a simulation assumes.
+SIMULATED = " (simulated, for a seed that is secret and of this run only)"
 
 
 def fixed_rounds(stopping: Any, rounds: int | None, max_rounds: int) -> int:
@@ -49,6 +56,16 @@ def fixed_rounds(stopping: Any, rounds: int | None, max_rounds: int) -> int:
     return check_int("max_rounds", max_rounds, low=0)
 
 
+def check_objective(objective: Any) -> None:
+    """Raise ValueError where the number of coordinates would come from the labels."""
+    objective = as_objective(objective)
+    if isinstance(objective, Multinomial) and objective.classes is None:
+        raise ValueError(
+            "classes must be given for a private run, Multinomial(classes=...): the largest "
+            "label is a record's"
+        )
+
+
 def check_run(algorithm: Algorithm, problem: Problem) -> None:
     """Raise ValueError where something that depends on the data would be taken as public."""
     mechanism = algorithm.mechanism
@@ -65,23 +82,18 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
             "public bounds instead, or declare that public, public_scaling=True"
         )
     objective = problem.objective
-    if type(objective) not in (*OBJECTIVES.values(), ScalarLoss):
+    if type(objective) not in _BUILT_IN:
         raise ValueError(
-            f"the objective {objective.name!r} is of a class of your own, "
+            f"the objective {objective.name!r} is a loss of your own, "
             f"{type(objective).__name__}, whose gradients nothing bounds: private runs take the "
-            "built-in losses and ScalarLoss"
+            "built-in losses"
         )
     if objective.slope is None:
         raise ValueError(
             f"the objective {objective.name!r} has no bound on a record's gradient: "
             "private runs need a loss with a bounded derivative, such as 'logistic', "
-            "'multinomial', Huber(delta), which is least squares with each record's derivative "
-            "clipped to delta, or a ScalarLoss with a slope"
-        )
-    if objective.curvature is None:
-        raise ValueError(
-            f"curvature must be given to the loss {objective.name!r} for a private run, which "
-            "accounts for rounding"
+            "'multinomial', or Huber(delta), which is least squares with each record's derivative "
+            "clipped to delta"
         )
 
 
@@ -166,7 +178,7 @@ def report(
             for counts in uploads(algorithm, problem, randomness, completed)
         ]
     )
-    guarantee = mechanism.guarantee(float(spent[-1].max()))
+    guarantee = mechanism.guarantee(float(spent[-1].max())) + SIMULATED
     if type(randomness) is not CounterRandomness:
         guarantee = "none: selections and noise were given from outside"
         spent = np.where(spent > 0, np.inf, 0.0)
@@ -180,8 +192,6 @@ def report(
     ]
     if mechanism.public_scaling:
         public.append("the scaling of the columns, by the user's word")
-    if isinstance(problem.objective, ScalarLoss):
-        public.append("the bounds of the loss's derivatives, by the user's word")
     if start_given:
         public.append("the starting point, by the user's word")
     found = {
@@ -192,7 +202,6 @@ def report(
         "relation": "replace-one record of a client; the clients' sizes are public",
         "clip": mechanism.clip,
         "public": public,
-        "assumes": "the seed is secret and of this run only: the noise is simulated",
         "not_private": NOT_PRIVATE,
     }
     return found, spent

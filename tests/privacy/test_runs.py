@@ -15,6 +15,7 @@ from fedepm_fast import (
     FedEPM,
     FederatedData,
     Logistic,
+    Multinomial,
     Result,
     SFedAvg,
     datasets,
@@ -171,7 +172,7 @@ def test_subclasses_are_not_accounted_for():
         def derivative(self, t, b):
             return 1000 * super().derivative(t, b)
 
-    with pytest.raises(ValueError, match="of a class of your own, Steep"):
+    with pytest.raises(ValueError, match="a loss of your own, Steep"):
         run(FedEPM(mechanism=LAPLACE), scaled(), rounds=1, objective=Steep())
     with pytest.raises(TypeError):
         MECHANISMS["own"] = Own
@@ -185,7 +186,7 @@ def test_private_runs_share_no_noise_unless_told_to():
     assert first.seed != second.seed
     again = run(FedEPM(mechanism=LAPLACE), data, rounds=1, seed=first.seed)
     np.testing.assert_array_equal(again.Z, first.Z)
-    assert "of this run only" in first.settings["privacy"]["assumes"]
+    assert first.guarantee.endswith("(simulated, for a seed that is secret and of this run only)")
     assert run(FedEPM(), data, rounds=1).seed == 0
 
 
@@ -275,6 +276,18 @@ def test_what_the_records_do_to_measures_ends_nothing():
     data = FederatedData(empty, np.arange(8) % 2, [4, 4])
     assert run(FedEPM(mechanism=mechanism), data, rounds=3).rounds == 3
     np.testing.assert_allclose(make_problem(FedEPM(), data).lipschitz(), 1e-3 / 4)
+
+
+def test_the_number_of_classes_is_not_read_off_the_labels():
+    data = small_data()
+    for objective in ("multinomial", Multinomial()):
+        with pytest.raises(ValueError, match="classes must be given"):
+            run(FedEPM(mechanism=LAPLACE), data, objective=objective, rounds=1)
+    result = run(
+        FedEPM(mechanism=LAPLACE), data, objective=Multinomial(classes=3), rounds=1,
+        engine="reference",
+    )  # fmt: skip
+    assert len(result.x) == 15
 
 
 def test_accuracy_of_the_last_round_only():
