@@ -365,9 +365,9 @@ class FedEPM(Algorithm):
         clip, sizes, n = mechanism.clip, problem.data.client_sizes, problem.n_parameters
         objective = problem.objective
         change = 2 * clip / sizes * (1 + FOR_ROUNDING) + 2 * gradient_rounding(clip, sizes, n)
-        moved = 0.0
-        if objective.slope is not None and objective.curvature is not None:
-            moved = drift(clip, objective.slope, objective.curvature, n)
+        if objective.slope is None:
+            raise ValueError(f"the objective {objective.name!r} has no bound on its derivative")
+        moved = drift(clip, objective.slope, objective.curvature, n)
         multipliers = mechanism.noise_multipliers(participations)
         return PrivacyPlan(change, multipliers, problem.reg_curvature, moved)
 

@@ -193,8 +193,7 @@ def run(
         )  # fmt: skip
         history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
     description = {"description": data.summary(), **data.description}
-    result = make_result(resolved, problem, description, source, engine, outcome, history, settings)
-    return result
+    return make_result(resolved, problem, description, source, engine, outcome, history, settings)
 
 
 def check_algorithm(algorithm: Any) -> None:

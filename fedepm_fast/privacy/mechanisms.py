@@ -253,7 +253,7 @@ def hides_rounding(
     Floating-point numbers near the points are apart by more than noise that is too small, and an
     upload then tells the record. What is compared is public: `gap`, the start of the local steps
     less `x`, shape (s, n), the penalties `nu` (k0, s), and bounds.
-    """  # fmt: skip
+    """
     far = float(np.abs(x).max())
     reach = furthest = np.abs(gap).max(axis=1)
     for now in nu:
