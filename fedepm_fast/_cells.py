@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, cast
 from ._validation import check_choice, check_int
 from .algorithms import ALGORITHMS, PRESETS, Algorithm
 from .objectives import OBJECTIVES, Logistic, Objective, Problem, ScalarLoss, as_objective
-from .participation import check_coverage, clients_per_round
 from .runner import ENGINES
 from .sources import Source
 from .stopping import RULES, NoRule, StoppingRule, as_rule
@@ -93,11 +92,7 @@ class Cell:
             outputs = getattr(objective, "classes", None) or 2
         size = _Size(source.n_clients, outputs * source.n_features, source.n_samples)
         resolved = algorithm.resolve(cast(Problem, size))
-        if resolved.coverage_rounds is not None:
-            m = source.n_clients
-            check_coverage(
-                resolved.coverage_rounds, m, clients_per_round(resolved.participation, m)
-            )
+        resolved.check_coverage(source.n_clients)
         for name, value in {
             "algorithm": resolved,
             "objective": algorithm.objective(objective),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ._validation import check_choice, check_int, check_real
 from .noise import NOISE_MODELS, NoiseModel
 from .objectives import REGULARIZERS, Objective, Problem
+from .participation import check_coverage, clients_per_round
 from .privacy.mechanisms import (
     FOR_ROUNDING,
     MECHANISMS,
@@ -164,6 +165,11 @@ class Algorithm:
     def noise_model(self) -> NoiseModel:
         """The noise model of these parameters or of their preset."""
         return NOISE_MODELS[self.noise or PRESETS[self.preset].noise]
+
+    def check_coverage(self, m: int) -> None:
+        """Raise ValueError unless so few clients a round can cover all `m` in time."""
+        if self.coverage_rounds is not None:
+            check_coverage(self.coverage_rounds, m, clients_per_round(self.participation, m))
 
     def objective(self, objective: Objective) -> Objective:
         """`objective` with the preset's regulariser where it leaves that open."""

@@ -24,7 +24,6 @@ from .kernels.ens import ens
 from .kernels.local_steps import fedepm_local_steps_raw
 from .kernels.noise import laplace
 from .objectives import Problem
-from .participation import check_coverage, clients_per_round
 from .randomness import INITIAL_NOISE, NOISE, CounterRandomness
 from .result import Result
 from .runner import check_algorithm, check_limits, check_start, make_result, record
@@ -119,8 +118,7 @@ def run_callables(
     start = check_start(start, m, n)
     as_problem = cast(Problem, problem)
     resolved = algorithm.resolve(as_problem)
-    if resolved.coverage_rounds is not None:
-        check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
+    resolved.check_coverage(m)
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     source = _Compiled(seed, trial)
     with np.errstate(over="ignore", invalid="ignore"):

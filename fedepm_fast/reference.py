@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._validation import check_array, check_real
 from .callbacks import Callback, RoundInfo
 from .objectives import Problem
-from .participation import check_coverage, clients_per_round, select
+from .participation import clients_per_round, select
 from .randomness import Randomness
 from .stopping import CALLBACK, DIVERGED, MAX_ITERATIONS, MAX_ROUNDS, PRECISION, RISE, StoppingRule
 
@@ -295,8 +295,7 @@ def simulate(
     began = perf_counter()
     m, n, k0 = problem.n_clients, problem.n_parameters, algorithm.local_steps
     m0 = clients_per_round(algorithm.participation, m)
-    if algorithm.coverage_rounds is not None:
-        check_coverage(algorithm.coverage_rounds, m, m0)
+    algorithm.check_coverage(m)
     noise_model = algorithm.noise_model
     everyone = np.arange(m, dtype=np.intp)
     plan = privacy_plan(algorithm, problem, randomness, max_rounds)

@@ -19,7 +19,6 @@ from .algorithms import PRESETS, Algorithm
 from .callbacks import Callback
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
-from .participation import check_coverage, clients_per_round
 from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
 from .reference import Outcome
@@ -132,8 +131,7 @@ def run(
     problem = make_problem(algorithm, data, objective)
     m, n = problem.n_clients, problem.n_parameters
     resolved = algorithm.resolve(problem)
-    if resolved.coverage_rounds is not None:
-        check_coverage(resolved.coverage_rounds, m, clients_per_round(resolved.participation, m))
+    resolved.check_coverage(m)
     measured = problem
     if resolved.mechanism is not None:
         planned = private.fixed_rounds(stopping, rounds, max_rounds)

@@ -29,7 +29,7 @@ from ._validation import check_finite, check_int, check_real
 from .aggregation import aggregate
 from .algorithms import FedEPM
 from .kernels.ens import ens
-from .participation import check_coverage, clients_per_round, select
+from .participation import clients_per_round, select
 from .randomness import CounterRandomness
 
 Array = NDArray[Any]
@@ -121,7 +121,7 @@ class Server:
         self._randomness = CounterRandomness(seed, trial)
         if self.algorithm.coverage_rounds is not None:
             for k in range(m, 0, -1):  # so many members there may be
-                check_coverage(self.algorithm.coverage_rounds, k, self._per_round(k))
+                self.algorithm.check_coverage(k)
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.float64, np.float32):
             raise TypeError(f"dtype must be float64 or float32, got {self.dtype}")
