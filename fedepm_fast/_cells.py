@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from ._validation import check_choice, check_int
-from .algorithms import ALGORITHMS, PRESETS, Algorithm
+from .algorithms import ALGORITHMS, COMPILED, PRESETS, Algorithm
 from .objectives import OBJECTIVES, Logistic, Objective, Problem, ScalarLoss, as_objective
 from .runner import ENGINES
 from .sources import Source
@@ -22,7 +22,6 @@ RESULTS_VERSION = 1
 #: The same of runs with a mechanism, beside it.
 PRIVATE_RESULTS_VERSION = 2
 
-ENGINE = ENGINES[0]
 MAX_SEED = 2**64 - 1
 
 
@@ -61,7 +60,7 @@ class Cell:
     rounds: int | None = None
     max_rounds: int = 500
     max_iterations: int | None = None
-    engine: str = ENGINE
+    engine: str | None = None
 
     def __post_init__(self) -> None:
         algorithm, source = self.algorithm, self.source
@@ -85,7 +84,9 @@ class Cell:
         _registered("stopping", rule, StoppingRule, RULES)
         if self.max_iterations is not None:
             check_int("max_iterations", self.max_iterations, low=0)
-        check_choice("engine", self.engine, ENGINES)
+        compiled = type(algorithm) in COMPILED and objective.has_kernels
+        engine = self.engine or ENGINES[0 if compiled else 1]
+        check_choice("engine", engine, ENGINES)
         # A margin for each of at least two classes has as many parameters for each feature.
         outputs = 1
         if objective.task == "multiclass":
@@ -99,6 +100,7 @@ class Cell:
             "stopping": rule,
             "rounds": None,
             "max_rounds": cap,
+            "engine": engine,
         }.items():
             object.__setattr__(self, name, value)
 
@@ -119,28 +121,32 @@ class Cell:
         mechanism = algorithm.pop("mechanism")
         if mechanism is not None:
             del algorithm["epsilon"]  # the paper's, which nothing depends on then
-            algorithm |= {"mechanism": mechanism.pop("name"), **mechanism}
+            algorithm["mechanism"] = mechanism.pop("name")
+            # A loss may have a parameter of that name too, as Huber's delta.
+            algorithm |= {
+                f"mechanism_{k}" if k in objective else k: v for k, v in mechanism.items()
+            }
         rule = cast(StoppingRule, self.stopping)
-        found = {
-            "algorithm": algorithm.pop("name"),
-            **algorithm,
-            **data,
-            "objective": objective.pop("name"),
-            **objective,
-            "stopping": rule.name,
-            "max_rounds": self.max_rounds,
-            "max_iterations": self.max_iterations,
-            "engine": self.engine,
-        }
-        of_rule = dataclasses.asdict(rule)
-        for name in of_rule.keys() & found.keys():
-            raise ValueError(
-                f"stopping must have parameters of names that no other has, got {name!r} of "
-                f"{type(rule).__name__}"
-            )
-        # Behind the rule's name, as tables show them.
-        at = list(found).index("stopping") + 1
-        return {**dict(list(found.items())[:at]), **of_rule, **found}
+        parts: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("algorithm", {"algorithm": algorithm.pop("name"), **algorithm}),
+            ("data", data),
+            ("objective", {"objective": objective.pop("name"), **objective}),
+            ("stopping", {"stopping": rule.name, **dataclasses.asdict(rule)}),
+            ("settings", {
+                "max_rounds": self.max_rounds,
+                "max_iterations": self.max_iterations,
+                "engine": self.engine,
+            }),
+        )  # fmt: skip
+        found: dict[str, Any] = {}
+        for of, part in parts:
+            for name in part.keys() & found.keys():
+                raise ValueError(
+                    f"algorithm and stopping must have parameters of names that no other has, "
+                    f"got {name!r} of {of} a second time"
+                )
+            found |= part
+        return found
 
     def run_id(self, seed: int, trial: int) -> str:
         """SHA-256, in hexadecimal, of the canonical JSON of the cell, the seed and the trial."""

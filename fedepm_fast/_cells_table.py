@@ -72,7 +72,11 @@ def summarize(table: Mapping[str, Sequence[Any]], by: Sequence[str]) -> list[Sum
         for name in QUARTILES:
             values = np.array([table[name][i] for i in good], dtype=np.float64)
             values = values[~np.isnan(values)]
-            q = np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else np.full(3, np.nan)
+            # Between infinities, as the SNR without noise is, there is nothing to interpolate.
+            way: Any = "linear" if np.isfinite(values).all() else "lower"
+            q: Any = (np.nan,) * 3
+            if len(values):
+                q = np.quantile(values, (0.25, 0.5, 0.75), method=way)
             quartiles[name] = (float(q[0]), float(q[1]), float(q[2]))
         diverged = sum(bool(table["diverged"][i]) for i in good)
         found.append(Summary(of, len(rows), len(rows) - len(good), diverged, quartiles))

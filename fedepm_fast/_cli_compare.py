@@ -177,7 +177,7 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
     from rich.console import Console
     from rich.table import Table
 
-    from .result import LABELS
+    from .result import label_of
 
     first = results[0]
     of = first.algorithm
@@ -204,7 +204,7 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
     for result in results:
-        table.add_column(LABELS[result.algorithm["name"]], justify="right", max_width=17)
+        table.add_column(label_of(result.algorithm["name"]), justify="right", max_width=17)
     for name, cells in rows.items():
         table.add_row(name, *cells)
     # A pipe has no width of its own.

@@ -217,9 +217,9 @@ class RoundsTable(AbstractContextManager["RoundsTable"]):
     def __init__(self, algorithm: str, *, keep: bool = True) -> None:
         from rich.live import Live
 
-        from .result import LABELS
+        from .result import label_of
 
-        self.title = LABELS[algorithm]
+        self.title = label_of(algorithm)
         self.latest: RoundInfo | None = None
         self.live = Live(get_renderable=self.render, refresh_per_second=4, transient=not keep)
 

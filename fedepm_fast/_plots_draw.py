@@ -16,7 +16,7 @@ from ._tables import (
     summarise,
     summarise_rounds,
 )
-from .result import LABELS
+from .result import label_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +66,7 @@ def parameter_label(name: str) -> str:
 
 def value_label(value: Any) -> str:
     """A parameter's value on an axis."""
-    return f"{value:.4g}" if isinstance(value, float) else LABELS.get(value, str(value))
+    return f"{value:.4g}" if isinstance(value, float) else label_of(str(value))
 
 
 # Marks -------------------------------------------------------------------------------------

@@ -48,8 +48,15 @@ def styles_of(values: Iterable[Hashable]) -> dict[Any, dict[str, Any]]:
         for style, hatch in zip((*STYLES.values(), *MORE_STYLES), HATCHES, strict=True)
     ]
     own = dict(zip(STYLES, ways, strict=False))
-    if own.keys() >= set(values):
-        return {value: own[value] for value in STYLES if value in values}
+    if own.keys() & set(values):
+        free = iter(ways[len(own) :])
+        ways = [own[value] if value in own else next(free, {}) for value in values]
+        if not all(ways):
+            raise ValueError(
+                f"a figure tells {len(HATCHES)} kinds of runs apart, four beside the package's "
+                f"own algorithms, got {len(values)}: select some of them"
+            )
+        return dict(zip(values, ways, strict=True))
     if len(values) > len(ways):
         raise ValueError(
             f"a figure tells {len(ways)} kinds of runs apart, there are {len(values)}: "

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .own_losses import ScalarLoss
-from .result import LABELS
+from .result import label_of
 
 if TYPE_CHECKING:
     from ._tune_result import TuneResult, TuneTrial
@@ -22,8 +22,8 @@ def summary(result: TuneResult) -> str:
     states = [t.state for t in result.trials]
     other = [f"{states.count(k)} {k}" for k in ("diverged", "failed", "pruned") if k in states]
     told = "".join(f", {text}" for text in other)
-    name = LABELS.get(result.algorithm.name, result.algorithm.name)
     what = "held-out " + (s["score"] if s["score"] == "accuracy" else "mean loss")
+    name = label_of(result.algorithm.name)
     lines = [
         f"{name} tuned over {s['folds']} folds of {s['over']}, {len(states)} trials{told}",
         f"  {what:<22}{_measured(result.best)} (trial {result.best.number})",

@@ -87,6 +87,10 @@ class PrivacyPlan(NamedTuple):
 class Algorithm:
     """What the algorithms have in common.
 
+    An algorithm of your own is a frozen dataclass derived from this one or from another, its
+    fields the parameters, with methods of its own for what differs. NumPy runs it, equation by
+    equation. Enter its class in `ALGORITHMS` under its `name` to use it in sweeps.
+
     Parameters
     ----------
     local_steps : int
@@ -122,7 +126,13 @@ class Algorithm:
     coverage_rounds: int | None = None
     mechanism: Mechanism | None = None
 
+    #: What results call it: the name of its class, unless the class says otherwise.
     name: ClassVar[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
 
     def __post_init__(self) -> None:
         self._check("local_steps", check_int, low=1)
@@ -221,11 +231,12 @@ class Algorithm:
 
     def advice(self, problem: Problem) -> str:
         """What to change when a run with these parameters diverges."""
-        raise NotImplementedError
+        return "smaller steps, or data brought to one scale, may keep it stable"
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
-        values = {"name": self.name, **dataclasses.asdict(self)}
+        own = {name: _plain(value) for name, value in dataclasses.asdict(self).items()}
+        values: dict[str, Any] = {"name": self.name, **own}
         if self.mechanism is not None:
             values["mechanism"] = {"name": self.mechanism.name, **values["mechanism"]}
         return values
@@ -505,4 +516,11 @@ def _last(iterates: Iterator[tuple[Array, Array]]) -> tuple[Array, Array]:
     return deque(iterates, maxlen=1)[0]
 
 
-ALGORITHMS: dict[str, type[Algorithm]] = {cls.name: cls for cls in (FedEPM, SFedAvg, SFedProx)}
+def _plain(value: Any) -> Any:
+    """A parameter of an algorithm of the user's as JSON has it."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+#: Those that the compiled engine runs; what a subclass does it does not know.
+COMPILED: tuple[type[Algorithm], ...] = (FedEPM, SFedAvg, SFedProx)
+ALGORITHMS: dict[str, type[Algorithm]] = {cls.name: cls for cls in COMPILED}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .algorithms import STARTS, Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedProx
+from .algorithms import COMPILED, STARTS, Algorithm, FedEPM, PrivacyPlan, SFedProx
 from .callbacks import Callback, RoundInfo
 from .kernels import engine as kernel
 from .kernels import losses
@@ -60,7 +60,7 @@ _NEVER = 2**62
 
 def supports(algorithm: Algorithm, problem: Problem) -> bool:
     """Whether the engine has kernels for this algorithm and objective."""
-    return type(algorithm) in (FedEPM, SFedAvg, SFedProx) and problem.has_kernels
+    return type(algorithm) in COMPILED and problem.has_kernels
 
 
 def simulate(

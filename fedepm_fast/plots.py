@@ -21,7 +21,7 @@ from ._plots_style import (
 from ._plots_sweep import sweep, sweep_plot_options
 from ._plots_tune import tuning
 from ._validation import check_choice, check_real
-from .result import LABELS, Result
+from .result import Result, label_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,7 +103,7 @@ def history(
     more = cycle(MORE_STYLES)
     for result, label in zip(results, labels(results), strict=True):
         name = result.algorithm["name"]
-        style = next(more) if name in seen else STYLES[name]
+        style = next(more) if name in seen or name not in STYLES else STYLES[name]
         seen.add(name)
         rounds = np.arange(result.rounds + 1)
         across = rounds if x == "rounds" else result.history["elapsed"]
@@ -144,12 +144,13 @@ def labels(results: Sequence[Result]) -> list[str]:
     for result in results:
         mine = settings(result)
         peers = [settings(r) for r in results if r.algorithm["name"] == mine["name"]]
-        apart = [k for k in _TELLING if any(p.get(k) != mine.get(k) for p in peers)]
+        known = dict.fromkeys([*_TELLING, *(k for k in mine if k != "mechanism")])
+        apart = [k for k in known if any(p.get(k) != mine.get(k) for p in peers)]
         if {"participation", "clients"} & {*apart}:
             # By default lam and eta follow from these two.
             apart = [k for k in apart if k not in ("lam", "eta")]
         told = [f"{k.replace('_', ' ')} {_short(mine.get(k))}" for k in apart[:2]]
-        label = ", ".join([LABELS[mine["name"]], *told])
+        label = ", ".join([label_of(mine["name"]), *told])
         again = sum(f == label or f.startswith(f"{label} (") for f in found)
         found.append(f"{label} ({again + 1})" if again else label)
     return found

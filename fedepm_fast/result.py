@@ -220,7 +220,7 @@ class Result:
         width = max(len(label) for label, _ in rows)
         classes = o.get("classes", 1)
         size = f"{len(self.x) // classes} features" + (f", {classes} classes" * (classes > 1))
-        lines = [f"{LABELS[a['name']]} on {self.n_clients} clients, {size}"]
+        lines = [f"{label_of(a['name'])} on {self.n_clients} clients, {size}"]
         for label, text in rows:
             # 80 columns, continued below the text.
             first, *rest = textwrap.wrap(text, 76 - width)
@@ -328,6 +328,11 @@ class Result:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def label_of(algorithm: str) -> str:
+    """An algorithm's name for people; one of the user's own is called what it calls itself."""
+    return LABELS.get(algorithm, algorithm)
 
 
 LABELS = {"fedepm": "FedEPM", "sfedavg": "SFedAvg", "sfedprox": "SFedProx"}

@@ -325,7 +325,7 @@ class Store:
 
     def _cells(self) -> dict[int, dict[str, Any]]:
         rows = self._rows("SELECT cell, parameters FROM cells")
-        return {cell: self._json(parameters) for cell, parameters in rows}
+        return {cell: _plain(self._json(parameters)) for cell, parameters in rows}
 
     def _condition(self, where: Where, ids: Iterable[str] | None = None) -> tuple[str, list[Any]]:
         """SQL that holds for the runs meant.
@@ -365,6 +365,12 @@ class Store:
 def _signed(value: Any) -> Any:
     """An integer in [0, 2^64) as SQLite holds it; anything else as it is."""
     return value - 2**64 if isinstance(value, int) and value >= 2**63 else value
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as columns have them: those that are several numbers as text."""
+    several = (list, dict)
+    return {k: json.dumps(v) if isinstance(v, several) else v for k, v in parameters.items()}
 
 
 def _in_order(mappings: Iterable[Mapping[str, Any]]) -> list[str]:

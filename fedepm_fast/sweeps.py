@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ._backends import make_backend
-from ._cells import ENGINE, MAX_SEED, Cell, Run
+from ._cells import MAX_SEED, Cell, Run
 from ._drive import Driver
 from ._grid import as_axis, check_count, grid, is_axis
 from ._plan import Plan
@@ -94,7 +94,7 @@ class Sweep(Sequence[Run]):
         rounds: int | Sequence[int] | None = None,
         max_rounds: int | Sequence[int] = 500,
         max_iterations: int | Sequence[int | None] | None = None,
-        engine: str | Sequence[str] = ENGINE,
+        engine: str | Sequence[str] | None = None,
     ) -> None:
         settings = {
             "stopping": stopping,

@@ -1,12 +1,7 @@
-"""Recorded runs of the authors' program, with its randomness.
-
-One small run is part of the tests. The larger ones are used from the folder named by the
-environment variable FEDEPM_GOLDEN, or ``shared/golden`` beside the clone, where present.
-"""
+"""Recorded runs of the authors' program, with its randomness: see ``data/README.md``."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +9,20 @@ import numpy as np
 
 from fedepm_fast import FedEPM, FederatedData, GivenRandomness, datasets
 
-HERE = Path(__file__).parent
-_ELSEWHERE = os.environ.get("FEDEPM_GOLDEN", HERE.parents[1] / "shared" / "golden")
+#: By name: what else lies in the folder, or beside the clone, decides nothing. A small one first.
+NAMES = (
+    "small_m8_k5_r50_e50",
+    "m50_k12_r20_e10",
+    "m50_k12_r100_e90",
+    "m50_k4_r50_e10",
+    "m100_k12_r50_e10",
+    "m128_k20_r50_e10_laplace",
+)
 
 
 def files() -> list[Path]:
-    """Every recorded run at hand, by name, the tests' own copy first."""
-    found: dict[str, Path] = {}
-    for folder in (HERE / "data", Path(_ELSEWHERE)):
-        for path in sorted(folder.glob("*.npz")):
-            found.setdefault(path.name, path)
-    return list(found.values())
+    """Every recorded run."""
+    return [Path(__file__).parent / "data" / f"{name}.npz" for name in NAMES]
 
 
 def load(path: Path) -> dict[str, Any]:

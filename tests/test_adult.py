@@ -16,8 +16,8 @@ from scipy.io import loadmat
 from fedepm_fast import datasets
 
 ROOT = Path(__file__).parents[1]
-#: The raw files and the authors' matrices, where they are at hand.
-RAW = Path(os.environ.get("FEDEPM_RAW_DATA", ROOT.parent / "shared" / "data"))
+#: The folder of the raw files and the authors' matrices: asked for by name, never looked for.
+RAW = Path(os.environ["FEDEPM_RAW_DATA"]) if "FEDEPM_RAW_DATA" in os.environ else None
 
 
 def test_content():
@@ -40,7 +40,7 @@ def test_scaling():
     )
 
 
-@pytest.mark.parametrize("authors", [RAW] if (RAW / "adult_check.mat").exists() else [])
+@pytest.mark.parametrize("authors", [RAW] if RAW else [])
 def test_equals_the_authors_matrix(authors):
     table = datasets.load_adult(scaled=False)
     np.testing.assert_array_equal(table.features, loadmat(authors / "adult_check.mat")["X"])
@@ -48,12 +48,11 @@ def test_equals_the_authors_matrix(authors):
     np.testing.assert_array_equal(table.labels, labels.ravel())
 
 
-def raw(name: str) -> bytes | None:
-    for path in (RAW / name, RAW / f"{name}.gz"):
-        if path.exists():
-            content = path.read_bytes()
-            return gzip.decompress(content) if path.suffix == ".gz" else content
-    return None
+def raw(folder: Path, name: str) -> bytes:
+    packed = folder / f"{name}.gz"
+    if packed.exists():
+        return gzip.decompress(packed.read_bytes())
+    return (folder / name).read_bytes()
 
 
 def build(folder: Path, target: Path) -> subprocess.CompletedProcess[str]:
@@ -62,10 +61,10 @@ def build(folder: Path, target: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("packed", [False, True] if raw("adult.data") and raw("adult.test") else [])
-def test_rebuilds_from_the_raw_files(tmp_path, packed):
+@pytest.mark.parametrize(("source", "packed"), [(RAW, False), (RAW, True)] if RAW else [])
+def test_rebuilds_from_the_raw_files(tmp_path, source, packed):
     for name in ("adult.data", "adult.test"):
-        content = raw(name)
+        content = raw(source, name)
         (tmp_path / f"{name}.gz" if packed else tmp_path / name).write_bytes(
             gzip.compress(content) if packed else content
         )

@@ -39,5 +39,8 @@ def test_replay(path, engine):
     assert not want["snr_clients"][~took_part].any()
 
 
-def test_the_small_run_is_part_of_the_tests():
-    assert golden.HERE / "data" / "small_m8_k5_r50_e50.npz" in golden.files()
+def test_every_recorded_run_is_in_the_repository_and_named():
+    folder = golden.files()[0].parent
+    assert {p.name for p in golden.files()} == {p.name for p in folder.glob("*.npz")}
+    told = (folder / "README.md").read_text()
+    assert "Licence" in told and "MATLAB program" in told
