@@ -22,8 +22,6 @@ RESULTS_VERSION = 1
 #: The same of runs with a mechanism, beside it.
 PRIVATE_RESULTS_VERSION = 2
 
-MAX_SEED = 2**64 - 1
-
 
 class _Size(NamedTuple):
     """What parameters are resolved for: the size of a problem, before there is one."""
@@ -120,7 +118,6 @@ class Cell:
         algorithm, objective = self.algorithm.describe(), self.objective.describe()
         mechanism = algorithm.pop("mechanism")
         if mechanism is not None:
-            del algorithm["epsilon"]  # the paper's, which nothing depends on then
             algorithm["mechanism"] = mechanism.pop("name")
             # A loss may have a parameter of that name too, as Huber's delta.
             algorithm |= {

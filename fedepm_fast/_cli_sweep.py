@@ -166,7 +166,7 @@ def _count(runs: Sweep, path: Path) -> None:
     stored = 0
     if path.exists() and path.stat().st_size:  # what is empty becomes one
         with Store(path, readonly=True) as opened:
-            stored = len({run.run_id for run in runs} & set(opened.ids({"failed": False})))
+            stored = len(opened.done(run.run_id for run in runs))
     print(f"{_size(runs)}, {stored} of them in {path} already")
 
 

@@ -23,7 +23,7 @@ CREATE TABLE cells (
 CREATE TABLE runs (
     run_id TEXT PRIMARY KEY,            -- SHA-256 of what determines the result
     cell INTEGER NOT NULL REFERENCES cells (cell),
-    seed INTEGER NOT NULL,              -- modulo 2^64, signed
+    seed INTEGER NOT NULL,              -- below 2^64, modulo 2^64 to signed; as is trial
     trial INTEGER NOT NULL,
     error TEXT,                         -- why the run failed; NULL for a result
     mean_objective REAL, rounds INTEGER, iterations INTEGER, total_time REAL, local_time REAL,
@@ -37,6 +37,8 @@ CREATE TABLE runs (
 CREATE INDEX runs_of_cell ON runs (cell, seed, trial);
 """
 
+# SQLite's integers are signed: from 2^63 on, seeds and trials are text of 20 digits here, which
+# sorts behind all numbers.
 _VIEW = """
 CREATE VIEW results AS
     SELECT run_id,
@@ -46,7 +48,9 @@ CREATE VIEW results AS
            json_extract(parameters, '$.epsilon') AS epsilon,
            json_extract(parameters, '$.clients') AS clients,
            json_extract(parameters, '$.data') AS data,
-           seed, trial, error, mean_objective, rounds, iterations, total_time, local_time, snr,
+           CASE WHEN seed >= 0 THEN seed ELSE printf('%020u', seed) END AS seed,
+           CASE WHEN trial >= 0 THEN trial ELSE printf('%020u', trial) END AS trial,
+           error, mean_objective, rounds, iterations, total_time, local_time, snr,
            accuracy, grad_mean_sq, diverged, reasons, guarantee, parameters, versions,
            machine, created
     FROM runs JOIN cells USING (cell);
@@ -62,6 +66,8 @@ def explained(path: str, timeout: float = 0) -> Iterator[None]:
     """SQLite's errors in the block as `StoreError`."""
     try:
         yield
+    except OverflowError:
+        raise StoreError(f"{path} holds integers of at most 64 bits") from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         text = {
@@ -183,25 +189,30 @@ def _prepare(connection: sqlite3.Connection, timeout: float) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     with transaction(connection):
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version == SCHEMA:
+        view = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'results'").fetchone()
+        if version == SCHEMA and view is not None and view[0].strip() == _VIEW.strip("\n;"):
             return
+        statements = "DROP VIEW IF EXISTS results;\n" + _VIEW
         if version == 0:
-            statements = _TABLES
-        else:  # 1 did not hold guarantees
-            statements = "ALTER TABLE runs ADD COLUMN guarantee TEXT;\nDROP VIEW results;\n"
-        for statement in (statements + _VIEW).split(";\n"):
+            statements = _TABLES + statements
+        elif version == 1:  # did not hold guarantees
+            statements = "ALTER TABLE runs ADD COLUMN guarantee TEXT;\n" + statements
+        for statement in statements.split(";\n"):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that holds the lock for writing from its start: whole, or not at all."""
+def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """A transaction that holds the lock for writing from its start: whole, or not at all.
+
+    Of the kind ``"DEFERRED"``, which only reads, it sees the store as it was at one time.
+    """
     if connection.in_transaction:  # left by a Ctrl-C at a bad moment
         connection.execute("ROLLBACK")
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"BEGIN {kind}")
         yield
         connection.execute("COMMIT")
     except BaseException:

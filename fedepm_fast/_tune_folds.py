@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._validation import check_choice, check_int
+from ._validation import MAX_SEED, check_choice, check_int
 from .data import FederatedData
 from .objectives import Objective, Problem
 
@@ -73,7 +73,7 @@ def assign_folds(data: FederatedData, over: str, folds: int, seed: int) -> Folds
     check_choice("over", over, OVER)
     folds = check_int("folds", folds, low=2)
     rng = np.random.default_rng(
-        np.random.SeedSequence(check_int("seed", seed), spawn_key=(_FOLDS,))
+        np.random.SeedSequence(check_int("seed", seed, high=MAX_SEED), spawn_key=(_FOLDS,))
     )
     if over == "clients":
         if folds > data.n_clients:

@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+#: The largest count that kernels, arrays and files hold.
+MAX_COUNT = 2**63 - 1
+#: The largest seed: one word of a counter-based generator.
+MAX_SEED = 2**64 - 1
+
 
 def check_int(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
-    """Return `value` as an int in ``[low, high]``; booleans and fractions are refused."""
+    """Return `value` as an int in ``[low, high]``; booleans and fractions are refused.
+
+    Without `high` it may be as large as an integer of 64 bits, `MAX_COUNT`.
+    """
     allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be {allowed}, got {value!r}")
@@ -22,9 +30,18 @@ def check_int(name: str, value: Any, *, low: int = 0, high: int | None = None) -
         raise TypeError(
             f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}"
         ) from None
-    if number < low or (high is not None and number > high):
-        raise ValueError(f"{name} must be {allowed}, got {number}")
+    if high is None and number > MAX_COUNT:
+        allowed += " of at most 64 bits"
+    if not low <= number <= (MAX_COUNT if high is None else high):
+        raise ValueError(f"{name} must be {allowed}, got {shown(number)}")
     return number
+
+
+def shown(value: Any) -> str:
+    """A value for a message: its repr, unless it is an integer of more digits than help."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
 
 
 def check_real(
@@ -47,6 +64,8 @@ def check_real(
         raise TypeError(f"{name} must be {allowed}, got {value!r}")
     try:
         number = float(value)
+    except OverflowError:  # of an integer
+        number = math.inf
     except (TypeError, ValueError):
         raise TypeError(
             f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}"
@@ -55,7 +74,7 @@ def check_real(
         number < high if open_high else number <= high
     )
     if not math.isfinite(number) or not inside:
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
     return number
 
 

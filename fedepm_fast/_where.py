@@ -61,7 +61,10 @@ class Condition(NamedTuple):
         return self._replace(values=values)
 
     def holds(self, found: Any) -> bool:
-        """Whether a value satisfies it; an absent one, None, is only equal to None."""
+        """Whether a value satisfies it; an absent one, None, is only equal to None.
+
+        Python compares integers of any size, and integers with floats, exactly.
+        """
         if self.relation in ("=", "!="):
             equal = any(found == value for value in self.values)
             return equal == (self.relation == "=")
@@ -73,18 +76,11 @@ class Condition(NamedTuple):
         except TypeError:  # a column of several kinds
             return False
 
-    def sql(self, column: str) -> tuple[str, list[Any]]:
-        """The condition on a column, and its arguments."""
-        if self.relation in ("=", "!="):
-            equal = " OR ".join(f"{column} IS ?" for _ in self.values)
-            return (f"({equal})" if self.relation == "=" else f"NOT ({equal})"), self.values
-        return f"{column} {self.relation} ?", self.values
-
 
 def _kind(value: Any) -> str | None:
     if value is None:
         return "nothing"
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, bool):
         return "truth"
     if isinstance(value, numbers.Number):
         return "number"
@@ -102,7 +98,11 @@ def conditions(where: Where) -> list[Condition]:
     if where is None:
         return []
     if isinstance(where, Mapping):
-        return [Condition(str(name), "=", as_axis(name, value)) for name, value in where.items()]
+        return [
+            # NumPy's scalars compare as float64.
+            Condition(name, "=", [v.item() if isinstance(v, np.generic) else v for v in values])
+            for name, values in ((str(n), as_axis(n, value)) for n, value in where.items())
+        ]
     if isinstance(where, str) or not is_axis(where):
         raise TypeError(f"where must be a mapping or a list of conditions, got {where!r}")
     return [_parse(text) for text in where]

@@ -238,6 +238,7 @@ class Algorithm:
         own = {name: _plain(value) for name, value in dataclasses.asdict(self).items()}
         values: dict[str, Any] = {"name": self.name, **own}
         if self.mechanism is not None:
+            del values["epsilon"]  # the paper's, which nothing depends on then
             values["mechanism"] = {"name": self.mechanism.name, **values["mechanism"]}
         return values
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ._validation import check_array, check_choice, check_finite, check_int, check_values
+from ._validation import MAX_SEED, check_array, check_choice, check_finite, check_int, check_values
 from .partition import ByColumn, Partitioner
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class FederatedData:
         check_choice("task", task, TASKS)
         if scale is not None:
             check_choice("scale", scale, ("unit-norm",))
-        seed = check_int("seed", seed)
+        seed = check_int("seed", seed, high=MAX_SEED)
         if not isinstance(partition, Partitioner):
             if isinstance(partition, (type, str)) or np.ndim(partition) == 0:
                 raise TypeError(
@@ -296,7 +296,7 @@ class FederatedData:
             self.features,
             self.labels,
             partition,
-            check_int("seed", seed),
+            check_int("seed", seed, high=MAX_SEED),
             self.feature_names,
             self.description,
             self._narrow if self._in_order else None,

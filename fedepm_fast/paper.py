@@ -26,7 +26,7 @@ from ._paper_claims import Finding, judge
 from ._paper_compute import SPLIT, Progress, _compute, optima
 from ._paper_experiments import EXPERIMENTS, PARAMETERS, Cell, Experiment, distinct_cells
 from ._tables import MEASURES, Histories, summarise
-from ._validation import check_int
+from ._validation import MAX_SEED, check_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +73,7 @@ def evaluate(
     ValueError, TypeError
         Naming the argument.
     """
-    trials, seed = check_int("trials", trials, low=1), check_int("seed", seed)
+    trials, seed = check_int("trials", trials, low=1), check_int("seed", seed, high=MAX_SEED)
     jobs = (os.cpu_count() or 1) if jobs is None else check_int("jobs", jobs, low=1)
     experiments = dict(EXPERIMENTS if experiments is None else experiments)
     unknown = experiments.keys() - EXPERIMENTS.keys()

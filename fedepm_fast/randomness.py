@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from ._validation import check_array, check_choice, check_int
+from ._validation import MAX_SEED, check_array, check_choice, check_int
 
 Words = NDArray[np.uint64]
 Array = NDArray[np.float64]
@@ -137,8 +137,8 @@ class CounterRandomness:
     """
 
     def __init__(self, seed: int = 0, trial: int = 0) -> None:
-        self.seed = check_int("seed", seed, high=2**64 - 1)
-        self.trial = check_int("trial", trial, high=2**64 - 1)
+        self.seed = check_int("seed", seed, high=MAX_SEED)
+        self.trial = check_int("trial", trial, high=MAX_SEED)
 
     def select(self, tau: int, m: int, m0: int) -> None:
         return None

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import datasets, loaders, synthetic
-from ._validation import check_choice, check_int, check_parameters
+from ._validation import MAX_SEED, check_choice, check_int, check_parameters
 from .data import TASKS, FederatedData
 from .partition import PARTITIONERS, ByColumn, Partitioner
 
@@ -168,7 +168,7 @@ class Partitioned(Source):
         return found | {"content": self.table.content, "scale": self.table.scale}
 
     def split(self, seed: int) -> FederatedData:
-        seed = check_int("seed", seed)
+        seed = check_int("seed", seed, high=MAX_SEED)
         try:
             return self.table.held.resplit(self.partition, seed)
         except ValueError as error:

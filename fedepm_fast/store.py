@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sqlite3
+import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +18,7 @@ from ._extras import require
 from ._files import replacing
 from ._record import MEASURES, Array, Record
 from ._store_file import StoreError, explained, open_store, transaction
+from ._validation import MAX_SEED, check_int
 from ._where import Where, conditions
 
 if TYPE_CHECKING:
@@ -23,6 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["Record", "Store", "StoreError"]
 
 _OF_RUN = ("run_id", "seed", "trial", "error", *MEASURES, "machine", "created")
+
+#: What the columns of runs hold that are not of floats.
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("run_id", "machine", "created", "versions"), (str,)),
+    **dict.fromkeys(("cell", "seed", "trial", "failed"), (int,)),
+    **dict.fromkeys(("error", "reasons", "guarantee"), (str, type(None))),
+    **dict.fromkeys(("rounds", "iterations", "diverged"), (int, type(None))),
+    "history": (bytes, type(None)),
+}
 
 #: What columns of runs hold that are not numbers.
 _EXAMPLES: dict[str, Any] = {
@@ -39,8 +52,12 @@ _EXAMPLES: dict[str, Any] = {
 class Store:
     """Runs in one SQLite file.
 
-    Several programs may use a store at a time. A run is held once, whoever adds it; what has
-    been added survives a crash of the program.
+    Several programs, and several threads, may use a store at a time. A run is held once, whoever
+    adds it; what has been added survives a crash of the program.
+
+    Other programs read the view ``results`` of the file. SQLite's integers end below 2^63, so
+    seeds and trials from there on are text of 20 digits in it, which sorts behind the numbers and
+    is compared with text: ``seed >= '09223372036854775808'``.
 
     Parameters
     ----------
@@ -64,12 +81,13 @@ class Store:
         self.path = os.fspath(path)
         self.readonly = readonly
         self._timeout = timeout
+        self._lock = threading.RLock()
         self._connection = open_store(self.path, readonly=readonly, timeout=timeout)
         self._close = weakref.finalize(self, self._connection.close)
 
     def close(self) -> None:
         """Close the file."""
-        with explained(self.path):
+        with self._lock, explained(self.path):
             self._close()
 
     def __enter__(self) -> Self:
@@ -108,16 +126,19 @@ class Store:
             if text is None:
                 text = texts[id(r.parameters)] = json.dumps(dict(r.parameters), allow_nan=False)
             measures = (r.measures.get(name) for name in MEASURES)
+            seed, trial = (
+                check_int(name, getattr(r, name), high=MAX_SEED) for name in ("seed", "trial")
+            )
             rows.append(
-                (r.run_id, _signed(r.seed), _signed(r.trial), r.error, *measures, r.packed,
+                (r.run_id, _signed(seed), _signed(trial), r.error, *measures, r.packed,
                  json.dumps(dict(r.versions)), r.machine, r.created, text)
             )  # fmt: skip
-        with explained(self.path, self._timeout), transaction(self._connection):
-            self._connection.executemany(
+        with self._used() as connection, transaction(connection):
+            connection.executemany(
                 "INSERT OR IGNORE INTO cells (parameters) VALUES (?)",
                 [(text,) for text in texts.values()],
             )
-            self._connection.executemany(statement, rows)
+            connection.executemany(statement, rows)
 
     def prune(self, where: Where = None, *, ids: Iterable[str] | None = None) -> int:
         """Delete runs, and give their space back.
@@ -125,7 +146,7 @@ class Store:
         Parameters
         ----------
         where : mapping or sequence of str, optional
-            As in `to_pandas`; without it and `ids`, nothing is deleted.
+            As in `to_pandas`; without a condition and `ids`, nothing is deleted.
         ids : iterable of str, optional
 
         Returns
@@ -133,40 +154,27 @@ class Store:
         int
             How many there were.
         """
-        if where is None and ids is None:
+        if ids is None and not conditions(where):
             return 0
-        condition, arguments = self._condition(where, ids)
-        with explained(self.path, self._timeout):
-            with transaction(self._connection):
-                count = self._connection.execute(
-                    f"DELETE FROM runs WHERE {condition}", arguments
+        with self._used() as connection:
+            with transaction(connection):
+                count = connection.execute(
+                    f"DELETE FROM runs WHERE {_AMONG}", _list(self._chosen(where, ids))
                 ).rowcount
-                self._connection.execute(
-                    "DELETE FROM cells WHERE cell NOT IN (SELECT cell FROM runs)"
-                )
+                connection.execute("DELETE FROM cells WHERE cell NOT IN (SELECT cell FROM runs)")
             if count:
-                self._connection.execute("VACUUM")
+                connection.execute("VACUUM")
         return count
 
     # Reading ----------------------------------------------------------------------------
 
     def ids(self, where: Where = None) -> list[str]:
         """Ids of the runs, in the order in which they were added."""
-        condition, arguments = self._condition(where)
-        return [
-            row[0]
-            for row in self._rows(
-                f"SELECT run_id FROM runs WHERE {condition} ORDER BY rowid", arguments
-            )
-        ]
+        return self._chosen(where)
 
     def done(self, ids: Iterable[str]) -> set[str]:
         """Those of the runs with these `ids` that there are, and did not fail."""
-        rows = self._rows(
-            "SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?)) "
-            "AND error IS NULL",
-            (json.dumps(list(ids)),),
-        )
+        rows = self._rows(f"SELECT run_id FROM runs WHERE {_AMONG} AND error IS NULL", _list(ids))
         return {row[0] for row in rows}
 
     def get(self, run_id: str) -> Record:
@@ -190,17 +198,18 @@ class Store:
         )
         if len(rows) != 1:
             raise KeyError(f"{self.path} has {'no run' if not rows else 'several runs'} {run_id}")
-        found = dict(zip((*_OF_RUN, "versions", "history", "parameters"), rows[0], strict=True))
-        measures = {name: found[name] for name in MEASURES} if found["error"] is None else {}
-        if measures:
-            measures["diverged"] = bool(measures["diverged"])
+        *values, parameters = rows[0]
+        found = {
+            name: self._values(name, (value,))[0]
+            for name, value in zip((*_OF_RUN, "versions", "history"), values, strict=True)
+        }
         return Record(
             run_id=found["run_id"],
-            parameters=self._json(found["parameters"]),
-            seed=found["seed"] % 2**64,
-            trial=found["trial"] % 2**64,
+            parameters=self._json(parameters),
+            seed=found["seed"],
+            trial=found["trial"],
             error=found["error"],
-            measures=measures,
+            measures={n: found[n] for n in MEASURES} if found["error"] is None else {},
             versions=self._json(found["versions"]),
             machine=found["machine"],
             packed=found["history"],
@@ -219,12 +228,18 @@ class Store:
         return self._decoded(run_id, self.get(run_id).packed)
 
     def histories(self, ids: Sequence[str]) -> dict[str, dict[str, Array]]:
-        """Per-round arrays of the runs `ids`, by run id."""
-        rows = self._rows(
-            "SELECT run_id, history FROM runs WHERE run_id IN (SELECT value FROM json_each(?))",
-            [json.dumps(list(ids))],
-        )
-        packed = dict(rows)
+        """Per-round arrays of the runs `ids`, by run id.
+
+        Raises
+        ------
+        KeyError
+            If there is none of such an id.
+        """
+        found = self._columns(("run_id", "history"), ids)
+        packed = dict(zip(*found.values(), strict=True))
+        for run_id in ids:
+            if run_id not in packed:
+                raise KeyError(f"{self.path} has no run {run_id}")
         return {run_id: self._decoded(run_id, packed[run_id]) for run_id in ids}
 
     def table(self, where: Where = None, *, ids: Sequence[str] | None = None) -> dict[str, list]:
@@ -241,21 +256,18 @@ class Store:
         -------
         dict of list
         """
-        condition, arguments = self._condition(where, ids)
-        rows = self._rows(
-            f"SELECT cell, {', '.join(_OF_RUN)} FROM runs WHERE {condition} ORDER BY rowid",
-            arguments,
-        )
-        cells = self._cells()
+        chosen = self._chosen(where, ids) if where else ids
+        with self._used() as connection, transaction(connection, "DEFERRED"):
+            found = self._columns(("cell", *_OF_RUN), chosen)
+            cells = self._cells()
         if ids is not None:
             position = {run_id: i for i, run_id in enumerate(ids)}
-            rows.sort(key=lambda row: position[row[1]])
-        of, *columns = list(zip(*rows, strict=True)) or [()] * (len(_OF_RUN) + 1)
-        found = {name: list(column) for name, column in zip(_OF_RUN, columns, strict=True)}
-        for name in ("seed", "trial"):
-            found[name] = [value % 2**64 for value in found[name]]
-        found["diverged"] = [None if v is None else bool(v) for v in found["diverged"]]
+            order = sorted(range(len(found["cell"])), key=lambda i: position[found["run_id"][i]])
+            found = {name: [column[i] for i in order] for name, column in found.items()}
+        of = found.pop("cell")
         used = dict.fromkeys(of)
+        if not cells.keys() >= used.keys():
+            raise StoreError(f"{self.path} is damaged: the parameters of some runs are missing")
         names = _in_order(cells[cell] for cell in used)
         return {
             "run_id": found.pop("run_id"),
@@ -265,7 +277,10 @@ class Store:
         }
 
     def to_pandas(self, where: Where = None, *, ids: Sequence[str] | None = None) -> DataFrame:
-        """Runs as a tidy table, one row each.
+        """Runs as a tidy table, one row each, in which no integer is rounded.
+
+        A column of integers beyond 2^53 that some runs have not is of pandas' nullable integers;
+        one of integers and floats, or of integers beyond 64 bits, of objects.
 
         Parameters
         ----------
@@ -281,7 +296,8 @@ class Store:
             Naming a column that there is not, or one whose values are of another kind.
         """
         pandas = require("pandas", "tables", "a table of runs")
-        table = pandas.DataFrame(self.table(where, ids=ids))
+        columns = self.table(where, ids=ids)
+        table = pandas.DataFrame({name: _series(pandas, v) for name, v in columns.items()})
         for name in ("mean_objective", "total_time", "local_time", "snr", "accuracy",
                      "grad_mean_sq"):  # fmt: skip
             table[name] = table[name].astype(float)
@@ -299,17 +315,46 @@ class Store:
             writer.writerows(zip(*table.values(), strict=True))
 
     def to_parquet(self, path: str | os.PathLike[str], where: Where = None) -> None:
-        """Write runs as Parquet."""
+        """Write runs as Parquet; a column of integers and others, or beyond 64 bits, as text."""
         require("pyarrow", "tables", "writing Parquet files")
         table = self.to_pandas(where)
+        for name, column in table.items():
+            if column.dtype == object and any(type(value) is int for value in column):
+                table[name] = [None if value is None else str(value) for value in column]
         with replacing(path) as temporary:
             table.to_parquet(temporary, index=False)
 
     # Inside -----------------------------------------------------------------------------
 
+    @contextmanager
+    def _used(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; SQLite's errors are explained."""
+        with self._lock, explained(self.path, self._timeout):
+            yield self._connection
+
     def _rows(self, query: str, arguments: Sequence[Any] = ()) -> list[Any]:
-        with explained(self.path, self._timeout):
-            return self._connection.execute(query, arguments).fetchall()
+        with self._used() as connection:
+            return connection.execute(query, arguments).fetchall()
+
+    def _columns(
+        self, names: Sequence[str], ids: Iterable[str] | None = None
+    ) -> dict[str, list[Any]]:
+        """Columns of runs, of these `ids` or of all, in the order in which they were added."""
+        among, arguments = ("1", []) if ids is None else (_AMONG, _list(ids))
+        expressions = ("error IS NOT NULL" if name == "failed" else name for name in names)
+        query = f"SELECT {', '.join(expressions)} FROM runs WHERE {among} ORDER BY rowid"
+        columns = list(zip(*self._rows(query, arguments), strict=True)) or [()] * len(names)
+        return {n: self._values(n, column) for n, column in zip(names, columns, strict=True)}
+
+    def _values(self, name: str, column: Sequence[Any]) -> list[Any]:
+        """What a column of runs means; SQLite itself holds any kind of value in it."""
+        for kind in set(map(type, column)).difference(_KINDS.get(name, (float, type(None)))):
+            raise StoreError(f"{self.path} is damaged: {name} is of type {kind.__name__}")
+        if name in ("seed", "trial"):
+            return [value % 2**64 for value in column]
+        if name in ("diverged", "failed"):
+            return [None if value is None else bool(value) for value in column]
+        return list(column)
 
     def _decoded(self, run_id: str, packed: bytes | None) -> dict[str, Array]:
         try:
@@ -317,54 +362,77 @@ class Store:
         except ValueError as error:
             raise StoreError(f"{self.path} is damaged: run {run_id}: {error}") from None
 
-    def _json(self, text: str) -> dict[str, Any]:
+    def _json(self, text: Any) -> dict[str, Any]:
         try:
-            return json.loads(text)
-        except ValueError as error:
+            found = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"{self.path} is damaged: {error}") from None
+        if not isinstance(found, dict):
+            raise StoreError(f"{self.path} is damaged: {text!r} is not a mapping")
+        return found
 
     def _cells(self) -> dict[int, dict[str, Any]]:
         rows = self._rows("SELECT cell, parameters FROM cells")
         return {cell: _plain(self._json(parameters)) for cell, parameters in rows}
 
-    def _condition(self, where: Where, ids: Iterable[str] | None = None) -> tuple[str, list[Any]]:
-        """SQL that holds for the runs meant.
+    def _chosen(self, where: Where, ids: Iterable[str] | None = None) -> list[str]:
+        """Ids of the runs meant, in the order in which they were added.
 
-        Parameters are compared in Python, where a float is what was written, cell by cell.
+        Conditions are tested in Python, where integers of any size and floats compare exactly.
         """
-        parts, arguments = ["1"], []
-        if ids is not None:
-            parts.append("run_id IN (SELECT value FROM json_each(?))")
-            arguments.append(json.dumps(list(ids)))
-        cells = self._cells() if where else {}
+        tests = self._tests(where)
+        found = self._columns(list(dict.fromkeys(["run_id", *(name for name, _ in tests)])), ids)
+        chosen: Iterable[int] = range(len(found["run_id"]))
+        for name, holds in tests:
+            chosen = [i for i in chosen if holds(found[name][i])]
+        return [found["run_id"][i] for i in chosen]
+
+    def _tests(self, where: Where) -> list[tuple[str, Callable[[Any], bool]]]:
+        """Columns of runs, and what is asked of their values."""
+        asked = conditions(where)
+        cells = self._cells() if asked else {}
         known = {name for parameters in cells.values() for name in parameters}
-        for condition in conditions(where):
+        tests: list[tuple[str, Callable[[Any], bool]]] = []
+        for condition in asked:
             name = condition.name
-            if name == "failed" or name in _OF_RUN:
-                condition = condition.on([_EXAMPLES.get(name, 1)])
-            if name == "failed":
-                sql, values = condition.sql("(error IS NOT NULL)")
-            elif name in _OF_RUN:
-                if name in ("seed", "trial"):
-                    condition = condition._replace(values=[_signed(v) for v in condition.values])
-                sql, values = condition.sql(name)
+            if name in (*_OF_RUN, "failed"):
+                tests.append((name, condition.on([_EXAMPLES.get(name, 1)]).holds))
             elif name in known or not cells:
-                condition = condition.on(p.get(name) for p in cells.values())
-                chosen = [c for c, p in cells.items() if condition.holds(p.get(name))]
-                sql, values = "cell IN (SELECT value FROM json_each(?))", [json.dumps(chosen)]
+                of_cell = condition.on(p.get(name) for p in cells.values())
+                right = {c for c, p in cells.items() if of_cell.holds(p.get(name))}
+                tests.append(("cell", right.__contains__))
             else:
                 raise ValueError(
                     f"where must name columns of {self.path}, got {name!r}: "
                     f"{', '.join([*sorted(known), *_OF_RUN, 'failed'])}"
                 )
-            parts.append(sql)
-            arguments += values
-        return " AND ".join(parts), arguments
+        return tests
 
 
-def _signed(value: Any) -> Any:
-    """An integer in [0, 2^64) as SQLite holds it; anything else as it is."""
-    return value - 2**64 if isinstance(value, int) and value >= 2**63 else value
+_AMONG = "run_id IN (SELECT value FROM json_each(?))"
+
+
+def _list(ids: Iterable[str]) -> list[str]:
+    """The argument of `_AMONG`."""
+    return [json.dumps(list(ids))]
+
+
+def _signed(value: int) -> int:
+    """An integer in [0, 2^64) as SQLite holds it."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _series(pandas: Any, values: Sequence[Any]) -> Any:
+    """A column as pandas infers it, unless that may round integers."""
+    series = pandas.Series(values)
+    rounded = any(type(v) is int and abs(v) > 2**53 for v in values)
+    if not rounded or series.dtype not in (float, object):
+        return series
+    if all(v is None or type(v) is int for v in values):
+        for dtype in ("Int64", "UInt64"):
+            with suppress(OverflowError, TypeError, ValueError):
+                return pandas.Series(values, dtype=dtype)
+    return pandas.Series(values, dtype=object)
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ._backends import make_backend
-from ._cells import MAX_SEED, Cell, Run
+from ._cells import Cell, Run
 from ._drive import Driver
 from ._grid import as_axis, check_count, grid, is_axis
 from ._plan import Plan
 from ._progress import as_progress
 from ._record import Array, Item
-from ._validation import check_int
+from ._validation import MAX_SEED, check_int
 from .algorithms import Algorithm
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
@@ -358,7 +358,7 @@ def sweep(
     if opened.readonly:
         raise ValueError(f"store must be one to write to, {opened.path} was opened to read only")
     try:
-        done = set(opened.ids({"failed": False}))
+        done = opened.done(run.run_id for run in spec.runs)
         missing = [run for run in spec.runs if run.run_id not in done]
         if missing:
             _check_sources(missing)
@@ -392,7 +392,7 @@ def _items(runs: Iterable[Run], cells: Sequence[Cell]) -> list[Item]:
 def _interrupted(spec: Sweep, store: Store) -> SweepInterrupted:
     if store.path == ":memory:":
         return SweepInterrupted("interrupted; without a store nothing is kept")
-    kept = len(set(store.ids({"failed": False})) & {run.run_id for run in spec.runs})
+    kept = len(store.done(run.run_id for run in spec.runs))
     return SweepInterrupted(
         f"interrupted, {kept} of {len(spec)} runs are kept in {store.path}: "
         "the same sweep with this store does the others"

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit
 
-from ._validation import check_array, check_choice, check_int, check_real
+from ._validation import MAX_SEED, check_array, check_choice, check_int, check_real
 from .data import FederatedData, column_norms, divide_columns
 
 Array = NDArray[np.float64]
@@ -108,7 +108,7 @@ def make_federated(
     if scale is not None:
         check_choice("scale", scale, ("unit-norm",))
     dtype = _check_dtype(dtype)
-    seed = check_int("seed", seed)
+    seed = check_int("seed", seed, high=MAX_SEED)
     n_classes = check_int("n_classes", n_classes, low=2)
     w, common = _common(seed, (n_classes, n) if task == "multinomial" else (n,))
     sizes = _sizes(samples, m, spread, common)

@@ -20,7 +20,7 @@ from ._tune_scores import SCORES, CrossValidation
 from ._tune_search import Search, load_optuna, make_pruner, make_sampler, quiet
 from ._tune_space import Space, as_space, default_space, values_of
 from ._tune_storage import Ledger
-from ._validation import check_choice, check_int
+from ._validation import MAX_SEED, check_choice, check_int
 from .algorithms import PRESETS, Algorithm
 from .data import FederatedData
 from .objectives import Objective, as_objective
@@ -159,7 +159,7 @@ def tune(
     if score == "accuracy" and goal.task == "regression":
         raise ValueError(f"score must be 'loss' for the {goal.name} objective, got 'accuracy'")
     trials = check_int("trials", trials, low=1)
-    seed = check_int("seed", seed, high=2**64 - 1)
+    seed = check_int("seed", seed, high=MAX_SEED)
     jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
     axes = default_space(resolved, goal) if space is None else as_space(space, algorithm, goal)
     settings = {

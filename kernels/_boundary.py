@@ -124,6 +124,8 @@ def real(name: str, value: Any, *, low: float = -math.inf, open_low: bool = Fals
         allowed += f" {'>' if open_low else '>='} {low:g}"
     try:
         number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be {allowed}, got an integer beyond them") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be {allowed}, got {value!r}") from None
     if not math.isfinite(number) or number < low or (open_low and number == low):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_int
+from .._validation import MAX_SEED, check_int
 from ..data import FederatedData, column_norms, divide_columns
 from ..partition import Partitioner, RandomCuts
 
@@ -96,7 +96,7 @@ def adult(clients: int = 100, seed: int = 0, partition: Partitioner | None = Non
         table.features,
         table.labels,
         partition,
-        check_int("seed", seed),
+        check_int("seed", seed, high=MAX_SEED),
         table.feature_names,
         note,
         _narrow_adult,

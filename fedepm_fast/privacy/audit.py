@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_int, check_real
+from .._validation import MAX_SEED, check_int, check_real
 from ..algorithms import FedEPM
 from ..data import FederatedData
 from ..objectives import Logistic, Problem
@@ -111,7 +111,7 @@ def audit(
     rounds = check_int("rounds", rounds, low=1)
     runs = check_int("runs", runs, low=10)
     features = check_int("features", features, low=2)
-    seed = check_int("seed", seed, high=2**64 - 1)
+    seed = check_int("seed", seed, high=MAX_SEED)
     level = check_real("confidence", confidence, low=0.0, high=1.0, open_low=True, open_high=True)
     mechanism = algorithm.mechanism
     size = 1.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._validation import check_int, check_real
+from .._validation import MAX_SEED, check_int, check_real
 from ..algorithms import FedEPM
 from ..data import FederatedData
 from ..runner import make_problem, run
@@ -148,7 +148,7 @@ def tradeoff(
         raise ValueError("epsilons must hold at least one total epsilon, got none")
     budgets = [check_real("epsilons", e, low=0.0, open_low=True) for e in epsilons]
     trials = check_int("trials", trials, low=1)
-    seed = check_int("seed", seed)
+    seed = check_int("seed", seed, high=MAX_SEED)
     rows: list[dict[str, Any]] = []
     for trial in range(trials):
         data = split(seed + trial)
