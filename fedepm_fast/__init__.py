@@ -40,47 +40,99 @@ _HOMES = {
     "TuneResult": "tuning",
     "tune": "tuning",
 }
-_MODULES = (
+
+# Literal, so that type checkers read it.
+__all__ = [
+    "DivergenceWarning",
+    "FedEPM",
+    "FederatedData",
+    "GivenRandomness",
+    "Huber",
+    "LeastSquares",
+    "Logistic",
+    "Multinomial",
+    "Problem",
+    "Result",
+    "SFedAvg",
+    "SFedProx",
+    "ScalarLoss",
+    "SquaredHinge",
+    "Store",
+    "StoreError",
+    "Sweep",
+    "SweepResult",
+    "TuneResult",
+    "__version__",
     "aggregation",
+    "algorithms",
     "callables",
     "callbacks",
     "client",
+    "data",
     "datasets",
+    "grid",
     "kernels",
     "loaders",
+    "losses",
+    "make_problem",
+    "noise",
+    "objectives",
+    "own_losses",
     "paper",
+    "participation",
     "partition",
     "plots",
     "privacy",
+    "randomness",
     "reference",
+    "result",
+    "run",
+    "run_callables",
+    "runner",
     "server",
     "sources",
     "stopping",
+    "store",
+    "sweep",
+    "sweeps",
     "synthetic",
     "theory",
-)
-
-__all__ = ["__version__", *_HOMES, *_MODULES]
+    "tune",
+    "tuning",
+]
 
 if TYPE_CHECKING:
     from . import (
         aggregation,
+        algorithms,
         callables,
         callbacks,
         client,
+        data,
         datasets,
         kernels,
         loaders,
+        losses,
+        noise,
+        objectives,
+        own_losses,
         paper,
+        participation,
         partition,
         plots,
         privacy,
+        randomness,
         reference,
+        result,
+        runner,
         server,
         sources,
         stopping,
+        store,
+        sweeps,
         synthetic,
         theory,
+        tuning,
     )
     from .algorithms import FedEPM, SFedAvg, SFedProx
     from .callables import run_callables
@@ -105,7 +157,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    elif name in _MODULES:
+    elif name in __all__:
         value = importlib.import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -114,4 +166,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ._docstrings import inherit_parameters
 from ._validation import check_choice, check_int, check_real
 from .noise import NOISE_MODELS, NoiseModel
 from .objectives import REGULARIZERS, Objective, Problem
@@ -44,7 +45,13 @@ STEPS = ("1/d", "1")
 
 @dataclass(frozen=True)
 class Preset:
-    """Choices that belong together; mixing two presets can diverge."""
+    """Choices that belong together; mixing two presets can diverge.
+
+    Parameters
+    ----------
+    regularizer, step, noise, stopping : str
+        What an objective, FedEPM, the uploads and a run have where nothing else is asked for.
+    """
 
     regularizer: str
     step: str
@@ -133,6 +140,7 @@ class Algorithm:
         super().__init_subclass__(**options)
         if "name" not in vars(cls):
             cls.name = cls.__name__
+        inherit_parameters(cls, cls.__mro__[1])
 
     def __post_init__(self) -> None:
         self._check("local_steps", check_int, low=1)
@@ -263,10 +271,6 @@ class FedEPM(Algorithm):
         How the server weighs uploads: all alike, the default; alike, but without those of clients
         that have not been selected yet; or by the inverse variance of their noise, which is
         public with a mechanism and needs one.
-
-    See Also
-    --------
-    Algorithm : the other parameters.
     """
 
     lam: float | None = None
@@ -470,12 +474,7 @@ class _Averaging(Algorithm):
 
 @dataclass(frozen=True)
 class SFedAvg(_Averaging):
-    """Secure federated averaging: full-gradient local steps, noisy uploads, an average.
-
-    See Also
-    --------
-    Algorithm : the other parameters.
-    """
+    """Secure federated averaging: full-gradient local steps, noisy uploads, an average."""
 
     name: ClassVar[str] = "sfedavg"
 
@@ -493,10 +492,6 @@ class SFedProx(_Averaging):
         Weight of the proximal term ``prox/2 * |w - x|^2``.
     inner_steps : int
         Gradient steps per local step.
-
-    See Also
-    --------
-    Algorithm : the other parameters.
     """
 
     prox: float = 1e-5

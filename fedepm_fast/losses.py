@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from ._docstrings import inherit_parameters
 from ._validation import check_array, check_choice, check_int, check_parameters, check_real
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class Objective:
     curvature: ClassVar[float]
     #: Name of the loss among the compiled kernels, if they have it.
     kernel: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherit_parameters(cls, cls.__mro__[1])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", check_real("beta", self.beta, low=0.0))
@@ -213,10 +218,6 @@ class Huber(Objective):
     ----------
     delta : float
         Above 0, in the units of the labels.
-
-    See Also
-    --------
-    Objective : the other parameters.
     """
 
     delta: float = 1.0
@@ -257,10 +258,6 @@ class Multinomial(Objective):
     ----------
     classes : int, optional
         K, at least 2; by default the largest label plus 1.
-
-    See Also
-    --------
-    Objective : the other parameters.
     """
 
     classes: int | None = None

@@ -23,6 +23,16 @@ class NoiseModel:
 
     The noise of client i is ``factor * |g_i|_1 / (epsilon * mu_i)`` times unit noise, and the
     first upload's is unit noise over ``mu0``.
+
+    Parameters
+    ----------
+    name : str
+    factor : float
+        0 is no noise.
+    standardize : bool
+        Whether unit noise is centred and scaled within each upload.
+    min_features : int
+        Parameters that a problem must have for it.
     """
 
     name: str

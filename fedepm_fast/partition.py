@@ -124,7 +124,12 @@ class RandomCuts(Partitioner):
 
 @dataclass(frozen=True)
 class EqualParts(Partitioner):
-    """Shuffled rows in parts whose sizes differ by at most one."""
+    """Shuffled rows in parts whose sizes differ by at most one.
+
+    Parameters
+    ----------
+    clients : int
+    """
 
     clients: int
     name: ClassVar[str] = "equal"

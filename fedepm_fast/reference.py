@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -205,7 +205,13 @@ def sfedprox_iterates(
 
 @dataclass
 class Outcome:
-    """What an engine returns: the history and the final state of a run."""
+    """What an engine returns: the history and the final state of a run.
+
+    Parameters
+    ----------
+    x, W, Z, reasons, history, snr_clients, total_time
+        As of `Result`.
+    """
 
     x: Array
     W: Array
@@ -214,7 +220,6 @@ class Outcome:
     history: dict[str, list[Any]]
     snr_clients: Array
     total_time: float
-    messages: list[str] = field(default_factory=list)
 
 
 def has_diverged(growth: float, reasons: tuple[str, ...]) -> bool:

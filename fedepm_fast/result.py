@@ -67,6 +67,8 @@ class Result:
         took part, inf without noise.
     total_time : float
         TCT, seconds; like all times without what the kernels took to compile or to load.
+    settings : dict
+        What ended the run, and with a mechanism what each client spent.
     versions : dict
         Of this package, Python and the libraries that matter.
     """

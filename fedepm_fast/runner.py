@@ -42,6 +42,18 @@ def make_problem(
     """The clients' objectives f_i that `algorithm` minimises on `data`.
 
     The preset of the algorithm decides the regulariser where `objective` leaves it open.
+
+    Parameters
+    ----------
+    algorithm : FedEPM, SFedAvg or SFedProx
+    data : FederatedData
+    objective : str or Objective
+        As of `run`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
     """
     check_algorithm(algorithm)
     if not isinstance(data, FederatedData):

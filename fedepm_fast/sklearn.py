@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax, softmax
 
+from ._docstrings import inherit_parameters
 from ._extras import require
 from ._validation import check_choice, check_real
 from .losses import Huber, LeastSquares, Logistic, Multinomial, Objective
@@ -180,8 +181,6 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     loss : {"least_squares", "huber"}
     delta : float
         Of the Huber loss: residuals beyond it count linearly. In the units of y.
-    **others
-        As those of `FedEPMClassifier`.
 
     Attributes
     ----------
@@ -288,3 +287,6 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     def predict(self, X: Any) -> Array:
         """Predicted values of the rows, shape (n_samples,)."""
         return self._margins(X)
+
+
+inherit_parameters(FedEPMRegressor, FedEPMClassifier)

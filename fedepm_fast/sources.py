@@ -130,7 +130,13 @@ def read_table(
 
 @dataclass(frozen=True, eq=False)
 class Partitioned(Source):
-    """A table that a partitioner deals to clients, anew for every seed."""
+    """A table that a partitioner deals to clients, anew for every seed.
+
+    Parameters
+    ----------
+    table : Table
+    partition : Partitioner
+    """
 
     table: Table
     partition: Partitioner
@@ -256,7 +262,12 @@ class Synthetic(Source):
 
 @dataclass(frozen=True, eq=False)
 class Fixed(Source):
-    """Federated data as they are: trials differ in selection and noise, not in the split."""
+    """Federated data as they are: trials differ in selection and noise, not in the split.
+
+    Parameters
+    ----------
+    data : FederatedData
+    """
 
     data: FederatedData
 

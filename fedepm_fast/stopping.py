@@ -105,6 +105,11 @@ class ReleasedRule(StoppingRule):
     With T = tolerance * n, stop when the variance of the last four objective values is below
     ``T / (1 + f)``, when objective and squared mean gradient both exceed all three values
     before them, or when the squared mean gradient is below T.
+
+    Parameters
+    ----------
+    tolerance : float
+        At least 0.
     """
 
     tolerance: float = 1e-9
@@ -133,7 +138,13 @@ class ReleasedRule(StoppingRule):
 
 @dataclass(frozen=True)
 class TextRule(StoppingRule):
-    """The rule as printed: ``|grad f(x)|^2 < 1e-6``, or ``var <= n * 1e-8 / (1 + |f|)``."""
+    """The rule as printed: ``|grad f(x)|^2 < 1e-6``, or ``var <= n * 1e-8 / (1 + |f|)``.
+
+    Parameters
+    ----------
+    gradient_tolerance, variance_tolerance : float
+        The 1e-6 and 1e-8, at least 0.
+    """
 
     gradient_tolerance: float = 1e-6
     variance_tolerance: float = 1e-8

@@ -242,7 +242,14 @@ def _check_sources(runs: Iterable[Run]) -> None:
 
 
 class SweepResult(Sequence[str]):
-    """The runs of a sweep: a sequence of their ids, and what a store holds of them."""
+    """The runs of a sweep: a sequence of their ids, and what a store holds of them.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        As of `Sweep.runs`.
+    store : Store
+    """
 
     def __init__(self, runs: Sequence[Run], store: Store) -> None:
         self.run_ids = tuple(run.run_id for run in runs)

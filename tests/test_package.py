@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,9 +45,75 @@ def test_import_is_light():
 def test_every_public_name_exists():
     for name in fedepm_fast.__all__:
         assert getattr(fedepm_fast, name) is not None
-        assert name in dir(fedepm_fast)
+    assert dir(fedepm_fast) == sorted(fedepm_fast.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         fedepm_fast.nothing  # noqa: B018
+
+
+def modules(*, optional=True):
+    """Every public module, as the documentation lists them."""
+    listed = re.findall(
+        r"^   (fedepm_fast\.[\w.]+)$", (ROOT / "docs" / "api" / "index.md").read_text(), re.M
+    )
+    assert len(listed) > 40
+    extras = () if optional else ("flower", "torch")
+    return [name for name in listed if name.rpartition(".")[2] not in extras]
+
+
+def public(module):
+    """Names that a module defines, or says that it offers."""
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+    return sorted(names)
+
+
+def test_type_checkers_see_every_public_name(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    lines = ["from fedepm_fast import FedEPM, datasets, run"]
+    for k, name in enumerate(["fedepm_fast", *modules(optional=False)]):
+        found = public(importlib.import_module(name))
+        lines += [f"from {name} import {n} as _{k}_{i}" for i, n in enumerate(found)]
+    lines += ["reveal_type(run(FedEPM(), datasets.adult(clients=50, seed=0)).x)"]
+    (tmp_path / "client.py").write_text("\n".join(lines) + "\n")
+    out, err, _ = api.run(
+        ["--strict", "--config-file=", f"--cache-dir={tmp_path}", "--ignore-missing-imports",
+         "--follow-imports=silent", str(tmp_path / "client.py")]
+    )  # fmt: skip
+    assert not err and "error" not in out, out
+    assert 'Revealed type is "numpy.ndarray' in out
+
+
+@pytest.mark.parametrize("name", modules(optional=False))
+def test_docstrings_name_exactly_the_parameters(name):
+    docscrape = pytest.importorskip("numpydoc.docscrape")
+    module = importlib.import_module(name)
+    for told, thing in documented(module):
+        doc = docscrape.NumpyDocString(inspect.getdoc(thing))
+        expected = [p for p in inspect.signature(thing).parameters if p not in ("self", "cls")]
+        section = "Parameters"
+        if not doc[section] and dataclasses.is_dataclass(thing):
+            section = "Attributes"  # of a result, which nobody makes
+        elif not doc[section] and told not in fedepm_fast.__all__:
+            continue
+        found = [n.strip(" *") for p in doc[section] for n in (p.name or p.type).split(",")]
+        assert sorted(found) == sorted(expected), f"{section} of {name}.{told}"
+
+
+def documented(module):
+    """Public classes and functions that a module defines, and the classes' public methods."""
+    for name, thing in vars(module).items():
+        if name.startswith("_") or getattr(thing, "__module__", None) != module.__name__:
+            continue
+        inside = vars(thing).items() if inspect.isclass(thing) else ()
+        methods = [(n, getattr(m, "__func__", m)) for n, m in inside if not n.startswith("_")]
+        for told, what in [(name, thing), *((f"{name}.{n}", m) for n, m in methods)]:
+            if (inspect.isclass(what) or inspect.isfunction(what)) and inspect.getdoc(what):
+                if inspect.isclass(what) and issubclass(what, BaseException):
+                    continue
+                yield told, what
 
 
 def test_a_missing_extra_is_one_line():

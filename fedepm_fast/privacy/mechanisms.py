@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from .._docstrings import inherit_parameters
 from .._validation import check_array, check_finite, check_real
 from ..data import FederatedData
 from ..result import NO_GUARANTEE
@@ -65,6 +66,10 @@ class Mechanism:
     #: The norm of the sensitivity.
     order: ClassVar[int]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherit_parameters(cls, cls.__mro__[1])
+
     def __post_init__(self) -> None:
         if self.total_epsilon is not None:
             value = check_real(
@@ -108,10 +113,6 @@ class LaplaceMechanism(Mechanism):
     ----------
     epsilon_per_round : float, optional
         Instead of `total_epsilon`: what each upload spends.
-
-    See Also
-    --------
-    Mechanism : the other parameters.
     """
 
     epsilon_per_round: float | None = None
@@ -148,14 +149,12 @@ class LaplaceMechanism(Mechanism):
 class GaussianMechanism(Mechanism):
     """Gaussian noise on L2 sensitivity, accounted exactly over a client's uploads.
 
+    `total_epsilon` must be given.
+
     Parameters
     ----------
     delta : float
         In (0, 1); far below one over the number of records.
-
-    See Also
-    --------
-    Mechanism : the other parameters; `total_epsilon` must be given.
     """
 
     delta: float = 1e-6
