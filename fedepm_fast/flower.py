@@ -13,6 +13,7 @@ later (its message-based strategies): ``pip install 'fedepm-fast[flower]'``.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -52,8 +53,10 @@ log = logging.getLogger(__name__)
 
 #: Where a client's state lies in its context.
 STATE = "fedepm"
-#: Error code of a refusal, that of any exception in a client app.
+#: Error code of every error in answer, that of any exception in a client app.
 REFUSED = 2
+#: All that is said of a fault where rows may be private: texts and types of exceptions show rows.
+FAILED = "the client failed; its own log says why"
 #: Seconds between two looks for clients that connect.
 POLL = 1.0
 
@@ -236,6 +239,12 @@ class FedEPMStrategy(Strategy):
 
 # The client -----------------------------------------------------------------------------
 
+Work = Callable[[Client | PrivateClient, Message, Context], Message]
+
+
+class ParametersDiffer(ValueError):
+    """The server's parameters are not the client's; both are public."""
+
 
 def client_app(make_client: Callable[[Context], Client | PrivateClient]) -> ClientApp:
     """A Flower app of `FedEPMStrategy`'s clients.
@@ -247,24 +256,67 @@ def client_app(make_client: Callable[[Context], Client | PrivateClient]) -> Clie
         client's state is kept in ``context.state``, which Flower forgets with the run, and in
         the client's `path` if it has one, by which it survives a new run of the server; that of
         a `PrivateClient` is in its ledger alone. What that refuses to upload the strategy logs.
+
+    Notes
+    -----
+    Whatever goes wrong in `make_client` or in a `PrivateClient` is logged on the client's side in
+    full, and answered with one constant sentence, since texts of exceptions show rows. So load
+    rows in `make_client`: what the import of a module raises, Flower itself may send. Exceptions
+    of a `Client` are sent as text. A private client's metrics are its number, the round and the
+    scale of its noise, all public; Flower's ``num-examples`` is not among them. Nothing is
+    evaluated: an ``evaluate`` function that you add sends what it computes, without noise.
     """
     app = ClientApp()
 
+    def answer(work: Work, message: Message, context: Context) -> Message:
+        try:
+            client = make_client(context)
+        except BaseException as error:
+            return _failed(error, message)
+        return work(client, message, context)
+
     @app.query()
     def _(message: Message, context: Context) -> Message:
-        return join(make_client(context), message, context)
+        return answer(join, message, context)
 
     @app.train()
     def _(message: Message, context: Context) -> Message:
-        return train(make_client(context), message, context)
+        return answer(train, message, context)
 
     return app
 
 
+def _failed(error: BaseException, message: Message) -> Message:
+    """The answer to a message at which rows that may be private raised an exception."""
+    if isinstance(error, KeyboardInterrupt):  # of who runs the client
+        raise error
+    log.error("a message of the server could not be answered", exc_info=error)
+    return Message(Error(REFUSED, FAILED), reply_to=message)
+
+
+def _discreet(work: Work) -> Work:
+    """`work`, from which only a `Client`'s exceptions, and what is public, come out."""
+
+    @functools.wraps(work)
+    def discreet(client: Client | PrivateClient, message: Message, context: Context) -> Message:
+        if isinstance(client, Client):
+            return work(client, message, context)
+        try:
+            return work(client, message, context)
+        except (ParametersDiffer, UploadRefused) as refusal:
+            return Message(Error(REFUSED, str(refusal)), reply_to=message)
+        except BaseException as error:
+            return _failed(error, message)
+
+    return discreet
+
+
+@_discreet
 def join(client: Client | PrivateClient, message: Message, context: Context) -> Message:
     """A client's answer to a strategy that does not know its node.
 
-    A client that the server has as a member keeps its state; any other begins anew.
+    A client that the server has as a member keeps its state; any other begins anew. A private
+    client's faults are an error in answer, as `client_app` says.
     """
     config = _agree(client, message)
     arrays = message.content[ARRAYS]
@@ -272,32 +324,31 @@ def join(client: Client | PrivateClient, message: Message, context: Context) -> 
     if client.index in config["members"]:
         return _reply(message, ArrayRecord(), metrics)
     layout = Layout(arrays)
-    if isinstance(client, PrivateClient):
-        upload, scale = client.join(layout.vector(arrays))
-        metrics |= {} if scale is None else {"scale": scale}
-    else:
+    if isinstance(client, Client):
         state, upload = client.join(layout.vector(arrays))
         _remember(client, context, state)
+    else:
+        upload, scale = client.join(layout.vector(arrays))
+        metrics |= {} if scale is None else {"scale": scale}
     return _reply(message, layout.record(upload), metrics)
 
 
+@_discreet
 def train(client: Client | PrivateClient, message: Message, context: Context) -> Message:
     """A client's round: gradient, local steps, noise; its state in ``context.state``, or a ledger.
 
-    What a private client refuses to upload is an error in answer.
+    What a private client refuses to upload, and its faults, are an error in answer, as
+    `client_app` says.
     """
     config, arrays = _agree(client, message), message.content[ARRAYS]
     layout = Layout(arrays)
     tau = config["round"]
     metrics: dict[str, Any] = {"client": client.index, "round": tau}
-    if isinstance(client, PrivateClient):
-        try:
-            upload, metrics["scale"] = client.train(layout.vector(arrays), tau)
-        except UploadRefused as refusal:
-            return Message(Error(REFUSED, str(refusal)), reply_to=message)
-    else:
+    if isinstance(client, Client):
         state, upload = client.train(_recall(client, context), layout.vector(arrays), tau)
         _remember(client, context, state)
+    else:
+        upload, metrics["scale"] = client.train(layout.vector(arrays), tau)
     return _reply(message, layout.record(upload), metrics)
 
 
@@ -307,7 +358,7 @@ def _agree(client: Client | PrivateClient, message: Message) -> ConfigRecord:
     theirs = _shared(json.loads(config["algorithm"]))
     for name, value in _shared(client.algorithm.describe()).items():
         if theirs.get(name) != value:
-            raise ValueError(
+            raise ParametersDiffer(
                 f"algorithm must be the server's: {name} is {theirs.get(name)!r} there, "
                 f"{value!r} at client {client.index}"
             )

@@ -20,15 +20,13 @@ from flwr.app import (
     Context,
     Error,
     Message,
-    MetricRecord,
     RecordDict,
 )
-from flwr.serverapp.strategy import FedAdam, FedAvg
 
 from fedepm_fast import FedEPM, datasets, make_problem, run
 from fedepm_fast import flower as adapter
 from fedepm_fast.client import Client, PrivateClient
-from fedepm_fast.flower import ElasticNetAggregate, FedEPMStrategy, client_app
+from fedepm_fast.flower import FedEPMStrategy, client_app
 from fedepm_fast.kernels.ens import ens
 from fedepm_fast.privacy import LaplaceMechanism
 
@@ -365,96 +363,3 @@ def test_the_example_app_ends_where_a_run_does(monkeypatch, capsys, tmp_path):
     config |= {"checkpoint": str(tmp_path), "total-epsilon": 1.0}
     server_app.main(InProcessGrid(clients.app, config), Context(1, 0, {}, RecordDict(), config))
     assert "each client: epsilon <= 1 (pure), for each record" in capsys.readouterr().out
-
-
-# ENS in other strategies ----------------------------------------------------------------
-
-
-def replies(rows: list[dict[str, np.ndarray]], examples: list[Any]) -> list[Message]:
-    found = []
-    for i, (row, count) in enumerate(zip(rows, examples, strict=True)):
-        ask = Message(RecordDict(), 100 + i, "train")
-        content = RecordDict(
-            {
-                "arrays": ArrayRecord({name: Array(array) for name, array in row.items()}),
-                "metrics": MetricRecord({"num-examples": count, "loss": float(i)}),
-            }
-        )
-        found.append(Message(content, reply_to=ask))
-    return found
-
-
-def rows_of(count: int, dtype: Any = np.float32) -> list[dict[str, np.ndarray]]:
-    rng = np.random.default_rng(5)
-    return [
-        {"w": rng.normal(size=(3, 4)).astype(dtype), "steps": rng.integers(0, 9, 2)}
-        for _ in range(count)
-    ]
-
-
-class NoNodes:
-    def get_node_ids(self) -> list[int]:
-        return [100, 101]
-
-
-def wrapped(inner: Any, row: dict[str, np.ndarray], **options: Any) -> ElasticNetAggregate:
-    outer = ElasticNetAggregate(inner, 0.5, **options)
-    arrays = ArrayRecord({name: Array(array) for name, array in row.items()})
-    outer.configure_train(1, arrays, ConfigRecord(), NoNodes())
-    return outer
-
-
-@pytest.mark.parametrize("weights", ["equal", "examples"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_ens_takes_the_place_of_the_average(weights, dtype):
-    rows, examples = rows_of(6, dtype), [1, 2, 3, 4, 5, 6]
-    outer = wrapped(FedAvg(), rows[0], weights=weights)
-    arrays, metrics = outer.aggregate_train(1, replies(rows, examples)[::-1])
-    p = examples if weights == "examples" else None
-    w = ens(np.stack([row["w"].ravel() for row in rows]), 0.5, weights=p)
-    found = arrays["w"].numpy()
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, w.reshape(3, 4))
-    steps = ens(np.stack([row["steps"] for row in rows]), 0.5, weights=p)
-    np.testing.assert_array_equal(arrays["steps"].numpy(), np.rint(steps))
-    average = sum(n * i for i, n in enumerate(examples)) / sum(examples)
-    assert metrics["loss"] == pytest.approx(average)
-
-
-def test_bad_replies_do_not_reach_the_aggregate(caplog):
-    rows = rows_of(9)
-    expected = ens(np.stack([row["w"].ravel() for row in rows[:4]]), 0.5)
-    rows[4]["w"][1, 1] = np.nan
-    rows[5]["w"] = rows[5]["w"][:2]
-    rows[6]["w"] = rows[6]["w"].astype(np.float64)
-    rows[7] = {"w": rows[7]["w"]}
-    outer = wrapped(FedAvg(), rows[0])
-    arrays, _ = outer.aggregate_train(1, replies(rows, [5] * 8 + [-1]))
-    np.testing.assert_array_equal(arrays["w"].numpy().ravel(), expected)
-    for node, fault in [
-        (104, "array 'w' must be finite, got nan at index (1, 1)"),
-        (105, "array 'w' must be float32(3, 4), got float32(2, 4)"),
-        (106, "array 'w' must be float32(3, 4), got float64(3, 4)"),
-        (107, "arrays must be named ['steps', 'w'], got ['w']"),
-        (108, "num-examples must be a finite number in (0, inf), got -1"),
-    ]:
-        assert f"round 1: node {node} rejected: {fault}" in caplog.text
-    assert outer.aggregate_train(1, []) == (None, None)
-
-
-def test_server_steps_are_taken_from_the_ens_point():
-    rows = [{"w": row["w"]} for row in rows_of(5)]
-    start = {"w": np.zeros((3, 4), np.float32)}
-    arrays, _ = wrapped(FedAdam(), start).aggregate_train(1, replies(rows, [1] * 5))
-    point = ens(np.stack([row["w"].ravel() for row in rows]), 0.5).reshape(3, 4)
-    plain = FedAdam()
-    plain.configure_train(1, ArrayRecord({"w": Array(start["w"])}), ConfigRecord(), NoNodes())
-    expected, _ = plain.aggregate_train(1, replies([{"w": point}], [1]))
-    np.testing.assert_array_equal(arrays["w"].numpy(), expected["w"].numpy())
-
-
-def test_only_strategies_like_fedavg_are_wrapped():
-    with pytest.raises(TypeError, match="FedEPMStrategy has no weighted_by_key"):
-        ElasticNetAggregate(strategy(), 0.5)
-    with pytest.raises(ValueError, match="weights must be one of 'equal', 'examples'"):
-        ElasticNetAggregate(FedAvg(), 0.5, weights="rows")
