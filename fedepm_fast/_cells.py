@@ -20,7 +20,7 @@ from .stopping import RULES, NoRule, StoppingRule, as_rule
 #: not taken for those of now.
 RESULTS_VERSION = 1
 #: The same of runs with a mechanism, beside it.
-PRIVATE_RESULTS_VERSION = 2
+PRIVATE_RESULTS_VERSION = 3
 
 
 class _Size(NamedTuple):

@@ -93,7 +93,7 @@ def tradeoff(
             public_scaling=public_scaling or data == "adult",
             progress=None if show is None else partial(show, "runs"),
         )  # fmt: skip
-    lines = [str(found)]
+    lines = [str(found), f"privacy guarantee: {found.rows[0]['guarantee']}"]
     if out is not None:
         paths: list[Path] = []
         with common.writing(paths):

@@ -188,13 +188,17 @@ def private_options(
 def write(
     out: Path, result: Result, record: dict[str, Any], optimum: float | None, paths: list[Path]
 ) -> None:
-    """Result, history, summary and figure of a run; each is appended to `paths` once whole."""
+    """Result, history, summary and figure of a run, and what a private one released; each is
+    appended to `paths` once whole."""
 
     result.save(out / "result.npz")
     paths.append(out / "result.npz")
     result.to_csv(out / "history.csv")
     paths.append(out / "history.csv")
     common.write_summary(out, record, paths)
+    if not result.guarantee.startswith("none"):
+        result.release().save(out / "released.json")
+        paths.append(out / "released.json")
     common.write_figure(out / "history", [result], optimum, paths)
 
 

@@ -15,6 +15,7 @@ from . import __version__, _history
 from ._cells import Cell
 from ._record import MEASURES, Outcome, Task
 from .data import FederatedData
+from .privacy.runs import share_a_seed
 from .randomness import split_seed
 from .result import DivergenceWarning, Result
 from .runner import run, versions
@@ -22,7 +23,7 @@ from .runner import run, versions
 
 def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:
     """The run of `cell` with this seed and trial, on `data`, which is their split."""
-    return run(
+    result = run(
         cell.algorithm,
         data,
         objective=cell.objective,
@@ -34,6 +35,7 @@ def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:
         engine=cell.engine,
         every_accuracy=False,
     )
+    return share_a_seed(result)
 
 
 def execute_task(

@@ -61,7 +61,7 @@ class PrivateClient:
         With a mechanism whose `clip` is given. The server's must have the same parameters and
         clip; the budget is the client's own.
     features : array_like or sparse of shape (d, n)
-        The client's rows. They are clipped to ``clip / objective.slope``.
+        The client's rows. They are clipped to ``clip / objective.slope_in(order)``.
     labels : array_like of shape (d,)
     objective : str or Objective
         With a bounded derivative, such as ``"logistic"``; that of a loss of your own is taken at

@@ -247,7 +247,7 @@ class Algorithm:
         values: dict[str, Any] = {"name": self.name, **own}
         if self.mechanism is not None:
             del values["epsilon"]  # the paper's, which nothing depends on then
-            values["mechanism"] = {"name": self.mechanism.name, **values["mechanism"]}
+            values["mechanism"] = self.mechanism.describe()
         return values
 
 
@@ -386,10 +386,11 @@ class FedEPM(Algorithm):
             raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
         clip, sizes, n = mechanism.clip, problem.data.client_sizes, problem.n_parameters
         objective = problem.objective
+        slope = objective.slope_in(mechanism.order)
         change = 2 * clip / sizes * (1 + FOR_ROUNDING) + 2 * gradient_rounding(clip, sizes, n)
-        if objective.slope is None:
+        if slope is None:
             raise ValueError(f"the objective {objective.name!r} has no bound on its derivative")
-        moved = drift(clip, objective.slope, objective.curvature, n)
+        moved = drift(clip, slope, objective.curvature, n)
         multipliers = mechanism.noise_multipliers(participations)
         return PrivacyPlan(change, multipliers, problem.reg_curvature, moved)
 

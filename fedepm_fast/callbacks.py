@@ -75,6 +75,7 @@ class RoundInfo:
     objective, grad_mean_sq, accuracy, elapsed, local_time, snr : Rounds
         As in `Result.history`, of the rounds 0 to `tau`: sequences of ``tau + 1`` numbers, or
         None where there is none. The last `local_time` is 0, for that work is still to come.
+        With a mechanism, too, they are of the rows as given, not of clipped ones.
     """
 
     tau: int

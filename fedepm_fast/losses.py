@@ -7,6 +7,7 @@ its parameter w is the coefficients of class 0, then those of class 1, and so on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -112,6 +113,10 @@ class Objective:
     def slope(self) -> float | None:
         """A bound of the derivative of `loss` in the margin, for any label; None without one."""
         return None
+
+    def slope_in(self, order: int) -> float | None:
+        """A bound of the derivative's norm, L1 (order 1) or L2 (order 2), over a row's margins."""
+        return self.slope
 
     @property
     def n_outputs(self) -> int:
@@ -294,6 +299,10 @@ class Multinomial(Objective):
     def slope(self) -> float:
         # Of all classes together: the true one's derivative is that of all the others, at most 1.
         return 2.0
+
+    def slope_in(self, order: int) -> float:
+        # In L2 it is largest where all of the others' probability is one class's.
+        return self.slope if order == 1 else math.nextafter(math.sqrt(2.0), 2.0)
 
     @staticmethod
     def _parts(t: Array, b: Array) -> tuple[Array, Array, Array, Array]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from .privacy.released import ReleasedRun
+
 Array = NDArray[np.float64]
 
 _FORMAT = 1
@@ -59,7 +61,8 @@ class Result:
     history : dict of ndarray
         Per round, of length ``rounds + 1``: ``objective`` (f, summed over clients),
         ``grad_mean_sq``, ``x``, ``accuracy`` (classification), ``elapsed`` and ``local_time``
-        (seconds), ``snr`` (NaN until a client has taken part); with a mechanism ``epsilon``,
+        (seconds), ``snr`` (NaN until a client has taken part). They are of the rows as given,
+        also with a mechanism, whose clients clip theirs; then there are ``epsilon``,
         the most that a client has spent, and ``epsilon_clients``, what each has, of shape
         ``(rounds + 1, m)``.
     snr_clients : ndarray of shape (m,)
@@ -135,7 +138,10 @@ class Result:
             return f"{a['noise']}, epsilon {a['epsilon']:g}"
         text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
         public = "; scaling taken as public" if mechanism["public_scaling"] else ""
-        return f"{text}{public}; objective, accuracy and SNR are not private"
+        return (
+            f"{text}{public}; objective and accuracy are of the rows as given, not as clipped, and "
+            "not private, nor is the SNR"
+        )
 
     @property
     def diverged(self) -> bool:
@@ -283,6 +289,25 @@ class Result:
         arrays |= {f"history_{name}": values for name, values in self.history.items()}
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
+
+    def release(self) -> ReleasedRun:
+        """What a private run released and nothing else: what may leave the experimenter's hands.
+
+        Returns
+        -------
+        ReleasedRun
+            The points of the rounds, sizes, parameters and the guarantee with its conditions; it
+            is saved and loaded on its own. A saved `Result` holds the seed and measures of the
+            records.
+
+        Raises
+        ------
+        ValueError
+            If the run has no guarantee.
+        """
+        from .privacy.released import released
+
+        return released(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:

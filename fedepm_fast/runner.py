@@ -103,7 +103,8 @@ def run(
         Caps on the communication rounds and the local iterations.
     callback : callable, optional
         Called after every aggregation with a `callbacks.RoundInfo`, which it may keep; a true
-        value stops the run. With a mechanism it only watches: what it returns is ignored.
+        value stops the run. With a mechanism it only watches: what it returns is ignored. What
+        it sees are the measures of the history: of the rows as given, not as they are clipped.
     start : array_like of shape (n,) or (m, n), optional
         The clients' parameters at the start, zero by default.
     randomness : GivenRandomness, optional
@@ -144,7 +145,7 @@ def run(
     m, n = problem.n_clients, problem.n_parameters
     resolved = algorithm.resolve(problem)
     resolved.check_coverage(m)
-    measured = problem
+    measures = private.Measures(problem)
     if resolved.mechanism is not None:
         planned = private.fixed_rounds(stopping, rounds, max_rounds)
         if rounds is None:
@@ -154,7 +155,7 @@ def run(
     simulate, engine = _engine(engine, resolved, problem)
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     if callback is not None and resolved.mechanism is not None:
-        callback = private.only_watching(callback)
+        callback = measures.watched_by(callback)
     start = None if start is None else check_start(start, m, n)
     if randomness is None:
         if seed is None:
@@ -195,8 +196,7 @@ def run(
         )
     history, settings = record(outcome, limits)
     if resolved.mechanism is not None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            private.measure(measured, history, every_accuracy)
+        measures.into(history, every_accuracy)
         settings["privacy"], spent = private.report(
             resolved, problem, source, limits.max_rounds, len(history["x"]) - 1,
             start_given=start is not None,

@@ -309,7 +309,8 @@ def sweep(
 
     Results are those of ``run(algorithm, data, seed=seed, trial=trial)`` on the split of
     ``randomness.split_seed(seed, trial)``, bit by bit, whatever the backend, the jobs and the
-    order. A run that raises is recorded as failed, and the sweep goes on; failed runs are tried
+    order; private runs state no guarantee here, for they share seeds.
+    A run that raises is recorded as failed, and the sweep goes on; failed runs are tried
     again by the next sweep. A run that diverges is a result. Several programs may do the same
     sweep into one store: each does what no other has stored by then, and few runs twice.
 

@@ -29,6 +29,7 @@ from .mechanisms import (
     upload_sensitivity,
 )
 from .release import release, release_scale
+from .released import ReleasedRun
 
 __all__ = [
     "MECHANISMS",
@@ -36,6 +37,7 @@ __all__ = [
     "LaplaceMechanism",
     "Mechanism",
     "PaperNoise",
+    "ReleasedRun",
     "clip_rows",
     "gaussian_delta",
     "gaussian_epsilon",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 
 from .._validation import check_int, check_real
+
+#: Accounts that are kept: they depend on their arguments only, and clients share theirs.
+_CACHED = 1 << 16
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float, compositions: int = 1) -> float:
@@ -53,7 +57,7 @@ def _gaussian_delta(mu: float, eps: float) -> float:
     if second > first / 4:
         # Panels of Gauss and Legendre, in units in which the integrand falls within about 1.
         unit = max(a, 1.0)
-        nodes, weights = np.polynomial.legendre.leggauss(20)
+        nodes, weights = _LEGENDRE
         t = (2.0 * (np.arange(20)[:, None] + (nodes + 1) / 2) / unit).ravel()
         values = np.exp(-t * t / 2 - a * t) * -np.expm1(-mu * t)
         delta = density * float(np.tile(weights, 20) @ values) / unit
@@ -61,6 +65,8 @@ def _gaussian_delta(mu: float, eps: float) -> float:
     slack = 1e-11 + 1e-15 * (1 + abs(a)) * (1 + b)
     return min(1.0, delta * (1 + slack)) if delta > 0 else _SMALLEST
 
+
+_LEGENDRE = np.polynomial.legendre.leggauss(20)
 
 #: What is above zero but cannot be represented is rounded up to this.
 _SMALLEST = math.ulp(0.0)
@@ -72,6 +78,12 @@ def gaussian_epsilon(noise_multiplier: float, delta: float, compositions: int = 
     Parameters as for `gaussian_delta`; `delta` in (0, 1).
     """
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
+    z = check_real("noise_multiplier", noise_multiplier, low=0.0, open_low=True)
+    return _gaussian_epsilon(z, delta, check_int("compositions", compositions))
+
+
+@functools.lru_cache(_CACHED)
+def _gaussian_epsilon(noise_multiplier: float, delta: float, compositions: int) -> float:
     if gaussian_delta(noise_multiplier, 0.0, compositions) <= delta:
         return 0.0
     high = 1.0
@@ -89,14 +101,19 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, compositions: int = 
     """Smallest noise multiplier for which so many uploads are (epsilon, delta)-private."""
     eps = check_real("epsilon", epsilon, low=0.0, high=_LARGEST, open_low=True)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
+    return math.sqrt(check_int("compositions", compositions, low=1)) * _one_upload(eps, delta)
+
+
+@functools.lru_cache(_CACHED)
+def _one_upload(eps: float, delta: float) -> float:
+    """The noise multiplier of a single upload."""
     high = 1.0
     while gaussian_delta(high, eps) > delta:
         high *= 2
     low = high / 2
     while gaussian_delta(low, eps) <= delta:
         low /= 2
-    one = _bisect(lambda z: gaussian_delta(z, eps) > delta, low, high)
-    return math.sqrt(check_int("compositions", compositions, low=1)) * one
+    return _bisect(lambda z: gaussian_delta(z, eps) > delta, low, high)
 
 
 #: Budgets beyond this are refused: nothing that large protects anyone.
@@ -135,12 +152,50 @@ def laplace_epsilon(epsilon_per_upload: float, compositions: int, delta: float =
     delta = check_real("delta", delta, low=0.0, high=1.0, open_high=True)
     if delta == 0.0 or count == 0 or eps > _NOTHING_TO_SAVE:
         return eps * count
+    return _laplace_epsilon(eps, count, delta)
+
+
+@functools.lru_cache(_CACHED)
+def _laplace_epsilon(eps: float, count: int, delta: float) -> float:
     from .._extras import require
 
     pld = require(
         "dp_accounting.pld.privacy_loss_distribution", "privacy", "a delta of Laplace noise"
     )
     # A coarser grid is rounded up further; a finer one would not end where budgets are large.
-    interval = max(1e-4, eps * count * 1e-6)
+    interval = max(1e-4, eps * count * 1e-5)
     single = pld.from_laplace_mechanism(1.0 / eps, value_discretization_interval=interval)
     return float(min(eps * count, single.self_compose(count).get_epsilon_for_delta(delta)))
+
+
+#: Share of a budget that may stay unspent, for the search ends there.
+LAPLACE_SLACK = 1e-3
+_MOST_SECANTS = 30
+
+
+@functools.lru_cache(_CACHED)
+def laplace_noise_multiplier(total_epsilon: float, compositions: int, delta: float = 0.0) -> float:
+    """A noise multiplier for which so many Laplace uploads spend no more than `total_epsilon` at
+    `delta`, by `laplace_epsilon`, and no less than that without `LAPLACE_SLACK` of it."""
+    total = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
+    count = check_int("compositions", compositions, low=1)
+
+    def spends(z: float) -> float:
+        return laplace_epsilon(1.0 / z, count, delta)
+
+    # The sum is never below, the last places are for 1 / z. Then secants on logarithms: a
+    # composition spends about z to a power between -1 and -2.
+    z, power = math.nextafter(count / total, math.inf), 1.5
+    while (spent := spends(z)) > total:
+        z = math.nextafter(z, math.inf)
+    best = z
+    for _ in range(_MOST_SECANTS):
+        if total * (1 - LAPLACE_SLACK) <= spent <= total:
+            break
+        trial = z * (spent / (total * (1 - LAPLACE_SLACK / 2))) ** (1 / power)
+        found = spends(trial)
+        if found != spent:
+            power = min(max(math.log(found / spent) / math.log(z / trial), 0.9), 2.2)
+        z, spent = trial, found
+        best = min(best, z) if spent <= total else best
+    return best

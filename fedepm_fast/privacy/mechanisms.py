@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from types import MappingProxyType
@@ -89,6 +89,10 @@ class Mechanism:
         clip = mean_square**0.5 if self.order == 2 else (features * mean_square) ** 0.5
         return dataclasses.replace(self, clip=clip)
 
+    def describe(self) -> dict[str, Any]:
+        """Name and parameters as plain values, for records."""
+        return {"name": self.name, **dataclasses.asdict(self)}
+
     def noise_multipliers(self, participations: NDArray[np.int64]) -> Array:
         """Scale of the noise over the sensitivity, for each client's number of uploads."""
         raise NotImplementedError
@@ -113,9 +117,13 @@ class LaplaceMechanism(Mechanism):
     ----------
     epsilon_per_round : float, optional
         Instead of `total_epsilon`: what each upload spends.
+    delta : float
+        In [0, 1). Above 0 the uploads of a client are composed at this delta, by dp-accounting,
+        an optional dependency: many of them spend less than their sum.
     """
 
     epsilon_per_round: float | None = None
+    delta: float = 0.0
     name: ClassVar[str] = "laplace"
     order: ClassVar[int] = 1
 
@@ -126,10 +134,23 @@ class LaplaceMechanism(Mechanism):
         if self.epsilon_per_round is not None:
             value = check_real("epsilon_per_round", self.epsilon_per_round, low=0.0, open_low=True)
             object.__setattr__(self, "epsilon_per_round", value)
+        delta = check_real("delta", self.delta, low=0.0, high=1.0, open_high=True)
+        object.__setattr__(self, "delta", delta)
+
+    def describe(self) -> dict[str, Any]:
+        found = super().describe()
+        return found if self.delta else {k: v for k, v in found.items() if k != "delta"}
 
     def noise_multipliers(self, participations: NDArray[np.int64]) -> Array:
         if self.epsilon_per_round is not None:
             exact = np.full(len(participations), 1.0 / self.epsilon_per_round)
+        elif self.delta:
+            counts, where = np.unique(np.maximum(participations, 1), return_inverse=True)
+            each = [
+                accounting.laplace_noise_multiplier(self.total_epsilon, int(k), self.delta)
+                for k in counts
+            ]
+            return np.array(each)[where.reshape(-1)]
         else:
             assert self.total_epsilon is not None
             exact = np.maximum(participations, 1) / self.total_epsilon
@@ -137,12 +158,39 @@ class LaplaceMechanism(Mechanism):
         return np.nextafter(exact, np.inf)
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
+        if self.delta:
+            return _each_pair(
+                lambda z, k: accounting.laplace_epsilon(1.0 / z, k, self.delta),
+                multipliers,
+                uploads,
+            )
         if self.epsilon_per_round is not None:
             return uploads.astype(np.float64) * self.epsilon_per_round
         return uploads / multipliers
 
     def guarantee(self, epsilon: float) -> str:
-        return f"each client: epsilon <= {_at_least(epsilon)} (pure), {_RELATION}"
+        if self.delta:
+            total = self.total_epsilon or 0.0
+            if total * (1 - accounting.LAPLACE_SLACK) <= epsilon <= total:
+                epsilon = total  # what the noise was solved for, to the search's tolerance
+            return _approximate(epsilon, self.delta)
+        if self.epsilon_per_round is not None:
+            # A multiple of a decimal that rounding took away from it; the noise, which is rounded
+            # up, is what it is divided by.
+            epsilon = round(epsilon / self.epsilon_per_round) / (1.0 / self.epsilon_per_round)
+        return f"each client: epsilon <= {at_least(epsilon)} (pure), {_RELATION}"
+
+
+def _each_pair(
+    account: Callable[[float, int], float], multipliers: Array, uploads: NDArray[np.int64]
+) -> Array:
+    """What `account` says of each client, asked once for those that are alike."""
+    pairs, where = np.unique(np.stack([multipliers, uploads]), axis=1, return_inverse=True)
+    return np.array([account(float(z), int(k)) for z, k in pairs.T])[where.reshape(-1)]
+
+
+def _approximate(epsilon: float, delta: float) -> str:
+    return f"each client: epsilon <= {at_least(epsilon)} at delta {at_least(delta)}, {_RELATION}"
 
 
 @dataclass(frozen=True)
@@ -174,18 +222,15 @@ class GaussianMechanism(Mechanism):
         return one * np.sqrt(np.maximum(participations, 1))
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
-        pairs, where = np.unique(np.stack([multipliers, uploads]), axis=1, return_inverse=True)
-        found = [accounting.gaussian_epsilon(z, self.delta, int(k)) for z, k in pairs.T]
-        epsilon = np.array(found)[where.reshape(-1)]
+        epsilon = _each_pair(
+            lambda z, k: accounting.gaussian_epsilon(z, self.delta, k), multipliers, uploads
+        )
         # The inverse of the curve is found from above: within a plan the budget itself is nearer.
         planned = multipliers >= self.noise_multipliers(uploads)
         return np.where(planned, np.minimum(epsilon, float(self.total_epsilon or 0)), epsilon)
 
     def guarantee(self, epsilon: float) -> str:
-        return (
-            f"each client: epsilon <= {_at_least(epsilon)} at delta {_at_least(self.delta)}, "
-            f"{_RELATION}"
-        )
+        return _approximate(epsilon, self.delta)
 
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
@@ -265,9 +310,10 @@ def hides_rounding(
     return bool((in_range & (s >= share * size) & (noise >= NOISE_SHARE * size)).all())
 
 
-def _at_least(value: float) -> str:
-    """A number to six digits, none of them rounded down."""
-    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(value))):.6g}"
+def at_least(value: float) -> str:
+    """A number to six digits, none of them rounded down; one of so few is printed as it is."""
+    digits = Decimal(repr(float(value)))
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(digits)):.6g}"
 
 
 def upload_sensitivity(change: ArrayLike, nu: ArrayLike, eta: float) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,13 @@ from numpy.typing import NDArray
 
 from .._validation import check_int
 from ..algorithms import Algorithm, FedEPM
-from ..callbacks import Callback, RoundInfo
+from ..callbacks import Callback, RoundInfo, Rounds
 from ..data import FederatedData, column_norms
 from ..losses import Huber, LeastSquares, Logistic, Multinomial, SquaredHinge, as_objective
 from ..objectives import Problem
 from ..randomness import CounterRandomness
 from ..reference import participations, uploads
+from ..result import Result
 from ..stopping import NoRule
 from .mechanisms import Mechanism, clipped_data
 
@@ -25,13 +28,24 @@ _BUILT_IN = (Logistic, LeastSquares, Huber, SquaredHinge, Multinomial)
 
 #: What the experimenter sees and nobody else may.
 NOT_PRIVATE = (
-    "objective values, gradients, accuracy, SNR, times, and the clients' parameters W: they are "
-    "computed from the records; x and Z are what is released"
+    "objective values, gradients, accuracy, SNR, times, and the clients' parameters W, which are "
+    "computed from the records; the seed, which tells the noise; and hashes of the data, such as "
+    "a sweep's content and run_id, which tell a guess of the records from the records; x and Z "
+    "are what is released, see Result.release"
 )
 
 
 #: What every guarantee of a simulation assumes.
-SIMULATED = " (simulated, for a seed that is secret and of this run only)"
+SIMULATED = (
+    " (simulated: in exact arithmetic, the generator's numbers taken as random, for a seed that is "
+    "secret and of this run only)"
+)
+
+#: Why a run of several with one seed has no guarantee.
+SHARED_SEED = (
+    "none: runs that are compared share their seed, and with it their noise, which two uploads "
+    "then cancel; they are the experimenter's"
+)
 
 
 def fixed_rounds(stopping: Any, rounds: int | None, max_rounds: int) -> int:
@@ -128,30 +142,55 @@ def _looks_scaled(data: FederatedData) -> str:
 
 def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     """The problem whose gradients the clients take: rows clipped to the mechanism's bound."""
-    slope = problem.objective.slope
+    slope = problem.objective.slope_in(mechanism.order)
     assert slope is not None
     return Problem(clipped_data(problem.data, mechanism, slope), problem.objective)
 
 
-def only_watching(callback: Callback) -> Callback:
-    """`callback` without a say: what it saw is not released, so it may not stop the run."""
+class Measures:
+    """What a private run reports of its points, of the rows as they were given.
 
-    def watch(info: RoundInfo) -> None:
-        callback(info)
+    The clients take gradients of clipped rows. Of those nothing is reported: an objective, a
+    gradient and an accuracy are those of `problem`, in history, summary and callbacks alike.
+    """
 
-    return watch
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.seen: dict[str, list[Any]] = {
+            name: [] for name in ("objective", "grad_mean_sq", "accuracy")
+        }
 
+    def add(self, x: Array, accuracy: bool = True) -> None:
+        """Measure the point of the next round, without the accuracy if that is not asked for."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            g = self.problem.total_gradient(x) / self.problem.n_clients
+            self.seen["objective"].append(self.problem.total_value(x))
+            self.seen["grad_mean_sq"].append(float(g @ g))
+            self.seen["accuracy"].append(self.problem.accuracy(x) if accuracy else math.nan)
 
-def measure(problem: Problem, history: dict[str, Array], every_accuracy: bool) -> None:
-    """Replace the objective, gradients and accuracy of clipped rows by those of the data."""
-    points = np.asarray(history["x"])
-    gradients = [problem.total_gradient(x) / problem.n_clients for x in points]
-    history["objective"] = np.array([problem.total_value(x) for x in points])
-    history["grad_mean_sq"] = np.array([g @ g for g in gradients])
-    first = 0 if every_accuracy else len(points) - 1
-    if "accuracy" in history:
-        accuracies = np.array([problem.accuracy(x) for x in points[first:]], dtype=np.float64)
-        history["accuracy"] = np.append(np.full(first, np.nan), accuracies)
+    def watched_by(self, callback: Callback) -> Callback:
+        """`callback`, shown these measures and without a say: what it sees is not released, so
+        it may not stop the run."""
+
+        def watch(info: RoundInfo) -> None:
+            self.add(info.x)
+            shown: dict[str, Any] = {
+                name: Rounds(found, info.tau + 1) for name, found in self.seen.items()
+            }
+            callback(dataclasses.replace(info, **shown))
+
+        return watch
+
+    def into(self, history: dict[str, Array], every_accuracy: bool) -> None:
+        """Replace those of clipped rows in a history."""
+        points = history["x"]
+        last = len(points) - 1
+        for tau in range(len(self.seen["objective"]), len(points)):
+            self.add(points[tau], accuracy=every_accuracy or tau == last)
+        for name in history.keys() & self.seen.keys():
+            history[name] = np.array(self.seen[name], dtype=np.float64)
+        if "accuracy" in history and not every_accuracy:
+            history["accuracy"][:-1] = np.nan
 
 
 def report(
@@ -179,10 +218,6 @@ def report(
         ]
     )
     guarantee = mechanism.guarantee(float(spent[-1].max())) + SIMULATED
-    if type(randomness) is not CounterRandomness:
-        guarantee = "none: selections and noise were given from outside"
-        spent = np.where(spent > 0, np.inf, 0.0)
-    finite = bool(np.isfinite(spent).all())
     public = [
         "the clients' sizes",
         "the clip",
@@ -196,12 +231,34 @@ def report(
         public.append("the starting point, by the user's word")
     found = {
         "guarantee": guarantee,
-        "epsilon": float(spent[-1].max()) if finite else None,
+        "epsilon": float(spent[-1].max()),
         "delta": getattr(mechanism, "delta", 0.0),
-        "epsilon_clients": spent[-1].tolist() if finite else None,
+        "epsilon_clients": spent[-1].tolist(),
         "relation": "replace-one record of a client; the clients' sizes are public",
+        "client_sizes": problem.data.client_sizes.tolist(),
         "clip": mechanism.clip,
         "public": public,
         "not_private": NOT_PRIVATE,
     }
+    if type(randomness) is not CounterRandomness:
+        return _withdrawn(found, spent, "none: selections and noise were given from outside")
     return found, spent
+
+
+def _withdrawn(report: dict[str, Any], spent: Array, why: str) -> tuple[dict[str, Any], Array]:
+    """A report and spending without their guarantee: what was spent at all has no bound."""
+    none = {"guarantee": why, "epsilon": None, "epsilon_clients": None}
+    return report | none, np.where(spent > 0, np.inf, 0.0)
+
+
+def share_a_seed(result: Result) -> Result:
+    """`result` as one of several runs of its seed, which takes any guarantee from it."""
+    if "privacy" not in result.settings:
+        return result
+    spent = result.history["epsilon_clients"]
+    found, spent = _withdrawn(result.settings["privacy"], spent, SHARED_SEED)
+    return dataclasses.replace(
+        result,
+        settings=result.settings | {"privacy": found},
+        history=result.history | {"epsilon": spent.max(axis=1), "epsilon_clients": spent},
+    )

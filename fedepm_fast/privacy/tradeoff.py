@@ -14,6 +14,7 @@ from ..data import FederatedData
 from ..runner import make_problem, run
 from .defaults import private_settings
 from .mechanisms import LaplaceMechanism
+from .runs import share_a_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +31,9 @@ class Tradeoff:
     rows : list of dict
         One for each run: ``total_epsilon``, ``trial``, ``seed``, ``mean_objective`` f(x)/m,
         ``accuracy``, ``closed`` (the share of the way from w = 0 to the optimum of its split),
-        ``optimum`` and ``optimum_accuracy``, ``majority`` (accuracy of the larger class) and the
-        settings.
+        ``optimum`` and ``optimum_accuracy``, ``majority`` (accuracy of the larger class), the
+        settings, and the ``guarantee``: none, for the runs of a trial share their seed, which
+        pairs what is compared, and with it their noise.
     """
 
     rows: list[dict[str, Any]]
@@ -161,9 +163,11 @@ def tradeoff(
             settings = private_settings(epsilon)
             rounds = settings.pop("rounds")
             mechanism = LaplaceMechanism(total_epsilon=epsilon, public_scaling=public_scaling)
-            result = run(
-                FedEPM(mechanism=mechanism, **settings), data, rounds=rounds, seed=seed + trial,
-                every_accuracy=False,
+            result = share_a_seed(
+                run(
+                    FedEPM(mechanism=mechanism, **settings), data, rounds=rounds,
+                    seed=seed + trial, every_accuracy=False,
+                )
             )  # fmt: skip
             rows.append(
                 {

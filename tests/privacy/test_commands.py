@@ -135,7 +135,7 @@ def test_tradeoff_of_ones_own_data():
         public_scaling=True,
     )  # fmt: skip
     (row,) = found.rows
-    assert row["seed"] == 7 and row["guarantee"].startswith("each client: epsilon <= 2")
+    assert row["seed"] == 7 and row["guarantee"].startswith("none: runs that are compared share")
     with pytest.raises(ValueError, match="epsilons must hold"):
         tradeoff(lambda seed: None, epsilons=[])
 

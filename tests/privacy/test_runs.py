@@ -186,7 +186,8 @@ def test_private_runs_share_no_noise_unless_told_to():
     assert first.seed != second.seed
     again = run(FedEPM(mechanism=LAPLACE), data, rounds=1, seed=first.seed)
     np.testing.assert_array_equal(again.Z, first.Z)
-    assert first.guarantee.endswith("(simulated, for a seed that is secret and of this run only)")
+    assert "(simulated: in exact arithmetic, " in first.guarantee
+    assert first.guarantee.endswith("for a seed that is secret and of this run only)")
     assert run(FedEPM(), data, rounds=1).seed == 0
 
 

@@ -1,0 +1,195 @@
+"""What may be shared of private runs, and what they say when it may not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from problems import small_data
+
+from fedepm_fast import (
+    FedEPM,
+    FederatedData,
+    Multinomial,
+    Result,
+    Store,
+    Sweep,
+    make_problem,
+    run,
+    sweep,
+)
+from fedepm_fast.callbacks import RoundInfo
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, ReleasedRun, accounting
+from fedepm_fast.privacy.runs import SHARED_SEED, private_problem
+from fedepm_fast.randomness import GivenRandomness
+
+LAPLACE = LaplaceMechanism(total_epsilon=2.0)
+
+
+def scaled(**kwargs):
+    data = small_data(**kwargs)
+    return FederatedData(data.features / 40, data.labels, data.client_sizes)
+
+
+def test_what_is_released_is_the_points_and_what_is_public(tmp_path):
+    data = scaled()
+    result = run(FedEPM(mechanism=LAPLACE), data, rounds=3, seed=13579)
+    released = result.release()
+    np.testing.assert_array_equal(released.x, result.history["x"])
+    assert released.client_sizes == tuple(data.client_sizes) and released.rounds == 3
+    # The conditions go with the guarantee.
+    assert released.guarantee == result.guarantee and "in exact arithmetic" in released.guarantee
+    assert (
+        released.privacy["epsilon"] == pytest.approx(2.0)
+        and "the selections" in released.privacy["public"]
+    )
+    released.save(tmp_path / "released.json")
+    held = json.loads((tmp_path / "released.json").read_text())
+    assert set(held) == {
+        "format", "x", "client_sizes", "parameters", "objective", "guarantee", "privacy",
+    }  # fmt: skip
+    assert set(held["privacy"]) == {
+        "epsilon", "delta", "epsilon_clients", "relation", "clip", "public",
+    }  # fmt: skip
+    text = (tmp_path / "released.json").read_text()
+    for secret in ("13579", "accuracy", "elapsed", "content", "run_id", "snr"):
+        assert secret not in text
+    again = ReleasedRun.load(tmp_path / "released.json")
+    np.testing.assert_array_equal(again.x, released.x)
+    for name in ("client_sizes", "parameters", "objective", "guarantee", "privacy"):
+        assert getattr(again, name) == getattr(released, name)
+    loaded = tmp_path / "result.npz"
+    result.save(loaded)
+    np.testing.assert_array_equal(Result.load(loaded).release().x, released.x)
+
+
+def test_only_runs_with_a_guarantee_are_released():
+    given = GivenRandomness([[0], [1]], np.zeros((2, 5)), np.zeros((2, 2, 5)))
+    for algorithm, more in (
+        (FedEPM(), {}), (FedEPM(mechanism=LAPLACE), {"randomness": given}),
+    ):  # fmt: skip
+        result = run(algorithm, scaled(m=2), rounds=1, **more)
+        with pytest.raises(ValueError, match="must have a privacy guarantee to be released"):
+            result.release()
+
+
+@pytest.mark.parametrize("text", [
+    "", "{}", "[]", '{"format": 1}', '{"format": "1"}', "\x00", "[" * 100_000,
+    '{"format": 1, "x": [[1]], "client_sizes": [1], "parameters": {}, "objective": {},'
+    ' "guarantee": 3, "privacy": {}}',
+])  # fmt: skip
+def test_other_files_are_no_released_runs(tmp_path, text):
+    path = tmp_path / "released.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="is not a complete file of a released run"):
+        ReleasedRun.load(path)
+    path.write_text('{"format": 99}')
+    with pytest.raises(ValueError, match="has format 99"):
+        ReleasedRun.load(path)
+    with pytest.raises(FileNotFoundError):
+        ReleasedRun.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("mechanism", [LAPLACE, GaussianMechanism(total_epsilon=2.0)])
+def test_runs_that_share_a_seed_state_no_guarantee(tmp_path, mechanism):
+    algorithms = [FedEPM(mechanism=mechanism, local_steps=k) for k in (1, 2)]
+    runs = Sweep(algorithms, scaled(), rounds=2, seed=3)
+    path = str(tmp_path / "runs.db")
+    table = sweep(runs, store=path, progress=False).to_pandas()
+    assert list(table["guarantee"]) == [SHARED_SEED] * 2 and SHARED_SEED.startswith("none: ")
+    with Store(path) as store:
+        for run_id in table["run_id"]:
+            record = store.get(run_id)
+            assert record.measures["guarantee"].startswith("none: ")
+            assert list(record.history["epsilon"]) == [0, np.inf, np.inf]
+    said = run(algorithms[0], scaled(), rounds=1).settings["privacy"]["not_private"]
+    assert "content and run_id" in said and "seed" in said
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+@pytest.mark.parametrize("every_accuracy", [True, False])
+def test_callbacks_see_the_measures_of_the_history(engine, every_accuracy):
+    data, seen = scaled(), []
+    mechanism = LaplaceMechanism(total_epsilon=50.0, clip=1e-3)
+    result = run(
+        FedEPM(mechanism=mechanism), data, rounds=3, seed=1, engine=engine, callback=seen.append,
+        every_accuracy=every_accuracy,
+    )  # fmt: skip
+    problem = make_problem(FedEPM(), data)
+    assert len(seen) == 4 and isinstance(seen[0], RoundInfo)
+    for tau, info in enumerate(seen):
+        assert info.objective == list(result.history["objective"][: tau + 1])
+        assert info.grad_mean_sq == list(result.history["grad_mean_sq"][: tau + 1])
+        assert info.accuracy[-1] == problem.accuracy(info.x)
+        assert info.objective[-1] == pytest.approx(problem.total_value(info.x), rel=1e-12)
+    # Which of the two is said.
+    assert "of the rows as given, not as clipped" in " ".join(str(result).split())
+    clipped = private_problem(mechanism, problem)
+    assert abs(clipped.total_value(result.x) / result.history["objective"][-1] - 1) > 1e-6
+
+
+def test_a_multinomial_record_is_clipped_in_the_norm_of_the_noise():
+    rng = np.random.default_rng(0)
+    data = FederatedData(10 * rng.standard_normal((30, 4)), np.arange(30) % 3, [10] * 3)
+    for mechanism, slope in (
+        (LaplaceMechanism(total_epsilon=1.0, clip=1.0), 2.0),
+        (GaussianMechanism(total_epsilon=1.0, clip=1.0), np.sqrt(2)),
+    ):
+        order = mechanism.order
+        problem = private_problem(mechanism, make_problem(FedEPM(), data, Multinomial(classes=3)))
+        norms = np.linalg.norm(problem.data.features, ord=order, axis=1)
+        np.testing.assert_allclose(norms, 1 / slope, rtol=1e-12)
+        # No record's gradient exceeds the clip, and there is a point at which one nearly does.
+        reached = 0.0
+        for row, label in zip(problem.data.features, problem.data.labels, strict=True):
+            for wrong in {0, 1, 2} - {int(label)}:
+                t = np.zeros((1, 3))
+                t[0, wrong] = 40.0
+                slopes = problem.objective.derivative(t, np.array([label]))
+                reached = max(reached, np.linalg.norm(np.outer(slopes, row).ravel(), ord=order))
+        assert 1 - 1e-9 < reached <= 1 + 1e-15
+
+
+def test_laplace_noise_of_a_delta():
+    uploads = np.array([50, 50, 1, 0])
+    each = LaplaceMechanism(epsilon_per_round=0.05, delta=1e-5)
+    spent = each.spent(each.noise_multipliers(uploads), uploads)
+    # 2.5 by addition.
+    assert spent == pytest.approx([1.3073, 1.3073, 0.05, 0.0], abs=1e-4)
+    total = LaplaceMechanism(total_epsilon=2.5, delta=1e-5)
+    multipliers = total.noise_multipliers(uploads)
+    assert multipliers[0] < 0.6 * 50 / 2.5 and multipliers[2] == pytest.approx(0.4)
+    spent = total.spent(multipliers, uploads)
+    assert (spent <= 2.5).all() and (spent[:3] >= 2.5 * (1 - accounting.LAPLACE_SLACK)).all()
+    assert total.guarantee(spent.max()).startswith("each client: epsilon <= 2.5 at delta 1e-05, ")
+    result = run(FedEPM(mechanism=total), scaled(m=4), rounds=3, seed=1)
+    assert result.settings["privacy"]["delta"] == 1e-5
+    assert result.guarantee.startswith("each client: epsilon <= 2.5 at delta 1e-05, for each")
+    with pytest.raises(ValueError, match="delta must be"):
+        LaplaceMechanism(total_epsilon=1.0, delta=1.0)
+
+
+@pytest.mark.parametrize("mechanism, epsilon, words", [
+    (LaplaceMechanism(total_epsilon=0.1), 0.1, "epsilon <= 0.1 (pure)"),
+    (LaplaceMechanism(total_epsilon=1 / 3), 1 / 3, "epsilon <= 0.333334 (pure)"),
+    (LaplaceMechanism(epsilon_per_round=0.1), 3 * 0.1, "epsilon <= 0.3 (pure)"),
+    (GaussianMechanism(total_epsilon=0.1, delta=1e-5), 0.1, "epsilon <= 0.1 at delta 1e-05"),
+    (GaussianMechanism(total_epsilon=0.1, delta=1 / 3), 0.1, "epsilon <= 0.1 at delta 0.333334"),
+])  # fmt: skip
+def test_budgets_print_as_they_were_asked_for(mechanism, epsilon, words):
+    assert words in mechanism.guarantee(epsilon)
+
+
+def test_accounts_are_computed_once():
+    mechanism = GaussianMechanism(total_epsilon=0.7, delta=1e-7)
+    planned = np.repeat([2, 3, 4], 40)
+    multipliers = mechanism.noise_multipliers(planned)
+    before = accounting._gaussian_epsilon.cache_info().misses
+    first = mechanism.spent(multipliers, planned - 1)
+    # Of 120 clients three differ; asked again, none is new.
+    assert accounting._gaussian_epsilon.cache_info().misses - before <= 3
+    before = accounting._gaussian_epsilon.cache_info().misses
+    np.testing.assert_array_equal(mechanism.spent(multipliers, planned - 1), first)
+    assert accounting._gaussian_epsilon.cache_info().misses == before
+    assert first[0] == accounting._gaussian_epsilon.__wrapped__(multipliers[0], 1e-7, 1)
