@@ -179,10 +179,12 @@ class Dask(Backend):
         self, cells: Sequence[Cell], keep_x: bool, jobs: int | None, address: Any = None
     ) -> None:
         distributed: Any = require("distributed", "dask", "the backend 'dask'")
+        # A cluster of our own has its dashboard at any free port, not at one that may be taken.
+        own = {"dashboard_address": "127.0.0.1:0"} if address is None else {}
         self.client = (
             address
             if isinstance(address, distributed.Client)
-            else distributed.Client(address, timeout=10)
+            else distributed.Client(address, timeout=10, **own)
         )
         self.ours = self.client is not address
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()

@@ -70,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     """
     arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     code: Any
+    typer.core.HAS_RICH = False  # of which typer 0.20 imports all for the plainest help
     try:
         code = app(arguments, standalone_mode=False, prog_name="fedepm")
         if code == INTERRUPTED:

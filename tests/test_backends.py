@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -36,14 +38,27 @@ def test_backend_and_jobs_change_nothing(expected, backend, jobs):
     assert timeless(sweep(small_sweep(), backend=backend, jobs=jobs)) == expected
 
 
+#: Dask's dashboard at any free port: without an address it is at one that may be taken.
+ANY_PORT = "127.0.0.1:0"
+
+
 def test_a_dask_cluster_changes_nothing(expected):
     import distributed
 
     with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=ANY_PORT
     ) as client:
         assert timeless(sweep(small_sweep(), backend="dask", address=client)) == expected
         assert not _execute._installed  # the workers are left as they were
+
+
+def test_a_dask_cluster_of_our_own_needs_no_port(expected):
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # somebody else has it
+            taken.bind(("", 8787))
+            taken.listen()
+        assert timeless(sweep(small_sweep(), backend="dask")) == expected
 
 
 def test_a_dask_worker_that_dies_changes_nothing():
@@ -52,7 +67,7 @@ def test_a_dask_worker_that_dies_changes_nothing():
     made = small_sweep(trials=60)
     want = timeless(sweep(made))
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=ANY_PORT
     ) as cluster:
         first = next(iter(cluster.workers.values()))
         killed = []
