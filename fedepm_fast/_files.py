@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,17 +11,24 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Iterator[Path]:
+def replacing(
+    path: str | os.PathLike[str],
+    *,
+    durable: bool = False,
+    private: bool = False,
+    new: bool = False,
+) -> Iterator[Path]:
     """A temporary path beside `path` that replaces it when the block ends without error.
 
     With `durable`, what was written is on the disk, and under its name, when this returns: it
-    survives a loss of power.
+    survives a loss of power. With `private`, no other user can read it, at any time. With `new`,
+    nothing is replaced.
 
     Raises
     ------
     OSError
-        Naming `path`, before the block: a folder, or one in a folder that does not exist or
-        cannot be written to.
+        Naming `path`. Before the block: a folder, or one in a folder that does not exist or
+        cannot be written to. After it: a full disk; with `new`, that there is such a file.
     """
     path = Path(path)
     reason = _missing(path)
@@ -35,18 +43,101 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Iterato
     os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
-        # mkstemp makes a private file; a result is an ordinary one.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        if durable:
-            sync(temporary)
-        temporary.replace(path)
-        if durable:
-            sync(path.parent)
+        with naming(path):
+            yield temporary
+            if not private:  # as mkstemp makes it
+                mask = os.umask(0)
+                os.umask(mask)
+                temporary.chmod(0o666 & ~mask)
+            if durable:
+                sync(temporary)
+            if new:
+                _move_to_free_name(temporary, path)
+            else:
+                temporary.replace(path)
+            if durable:
+                sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _move_to_free_name(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path)  # unlike a rename, never over another
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        temporary.replace(path)
+
+
+class naming:
+    """A context in which an error of the system that does not say of which file it is names it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            error.filename = str(self.path)
+
+
+def remove_drafts(path: Path) -> None:
+    """Remove what `replacing` left beside `path` in a process that was killed.
+
+    Only for who is alone with it, under a lock: the draft of a living process is one, too.
+    """
+    draft = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
+    for entry in path.parent.iterdir():
+        if draft.fullmatch(entry.name):
+            entry.unlink(missing_ok=True)
+
+
+def lock(path: str | os.PathLike[str], *, wait: bool = True, create: bool = True) -> int:
+    """A handle that holds the lock of `path`, which is made if need be, until it is closed.
+
+    The lock is the system's: one of a process that died is free. It is shared with forked
+    processes, as the handle is; `unlock` ends it for all.
+
+    Raises
+    ------
+    BlockingIOError
+        Without `wait`, if it is another's.
+    FileNotFoundError
+        Without `create`, if there is no such file.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # pragma: no cover
+        raise RuntimeError(f"{path} needs the file locks of a POSIX system (fcntl)") from None
+    while True:
+        handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            # While this one waited, the file may have been removed, or replaced by another.
+            if _is_at(handle, path):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def unlock(handle: int) -> None:
+    import fcntl
+
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
+def _is_at(handle: int, path: str | os.PathLike[str]) -> bool:
+    """Whether an open file is the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def sync(path: Path) -> None:

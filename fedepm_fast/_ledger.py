@@ -1,15 +1,13 @@
 """A private client's ledger: what it has uploaded, in a file that is written before it is sent.
 
-The file is replaced atomically and durably, under a lock that a killed process gives back. What
-it holds is public: rounds, noise and uploads.
+The file is replaced atomically and durably, under a lock that a killed process gives back. Only its
+owner can read it: where a client is killed while it writes, a draft lies beside it, with an upload
+that no one counts, until the client is used again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +16,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import check_writable_folder, replacing, sync
+from ._archives import read_archive, write_archive
+from ._files import check_writable_folder, lock, remove_drafts, sync, unlock
 
 Array = NDArray[np.float64]
 
 
+#: How many rounds a client may skip at a time, by default.
+LARGEST_JUMP = 1000
+
+
 class UploadRefused(RuntimeError):
-    """A client that keeps to its budget, or to its guarantee, and sends nothing."""
+    """A client that keeps to its budget, its guarantee or its rounds, and sends nothing."""
+
+
+def jump_fault(tau: int, last: int, largest: int) -> str:
+    """What is wrong with round `tau` after round `last`, -1 if there was none, in words.
+
+    A server that names a round far ahead would end a client that never goes back.
+    """
+    if tau - last <= largest:
+        return ""
+    after = "at first" if last < 0 else f"after round {last}"
+    return f"round {tau} {after} is a jump of more than largest_jump = {largest} rounds"
 
 
 class Entry(NamedTuple):
@@ -81,7 +95,7 @@ class Ledger:
                     f"spent. Only who knows that this was nothing may remove {self._lock.name}"
                 )
             else:
-                self.write(Entry())
+                self._write(Entry(), new=True)
             if not known:
                 self._lock.write_bytes(b"of a ledger\n")
                 sync(self._lock)
@@ -89,24 +103,34 @@ class Ledger:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Alone among all threads and processes; waits for others, and not for dead ones."""
+        handle = lock(self._lock)
         try:
-            import fcntl
-        except ModuleNotFoundError:  # pragma: no cover
-            raise RuntimeError("a ledger needs the file locks of a POSIX system (fcntl)") from None
-        with self._lock.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:  # also where a process that was forked meanwhile has the file open
-                fcntl.flock(file, fcntl.LOCK_UN)
+            remove_drafts(self.path)
+            yield
+        finally:
+            unlock(handle)
 
-    def write(self, entry: Entry) -> None:
-        """Replace the entry: on the disk when this returns; if it raises, this one or the old."""
+    def replace(self, last: Entry, entry: Entry) -> bool:
+        """Replace `last` by `entry`, unless another one has come meanwhile; whether it did.
+
+        It is on the disk when this returns; if it raises, there is this one or the last.
+        """
+        # Where the lock's file was removed another process may be at it, too: the lock of the
+        # ledger itself, which is another file from then on, lets one of them through.
+        handle = lock(self.path, create=False)
+        try:
+            now = self.read()
+            if now[:3] != last[:3] or not np.array_equal(now.point, last.point):
+                return False
+            self._write(entry)
+            return True
+        finally:
+            unlock(handle)
+
+    def _write(self, entry: Entry, *, new: bool = False) -> None:
         facts = {**entry._asdict(), "settings": self.settings}
-        point = facts.pop("point")
-        header = json.dumps(facts)
-        with replacing(self.path, durable=True) as temporary, temporary.open("wb") as file:
-            np.savez(file, header=header, point=point, digest=_digest(header, point))
+        arrays = {"point": facts.pop("point")}
+        write_archive(self.path, facts, arrays, durable=True, private=True, new=new)
         self._made = entry.uploads
 
     def sync(self) -> None:
@@ -123,17 +147,10 @@ class Ledger:
             If the file is damaged, gone, of other settings, or of the past.
         """
         try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-                header, point = str(saved["header"]), saved["point"]
-                if str(saved["digest"]) != _digest(header, point):
-                    raise ValueError("its digest is another")
-                facts = json.loads(header)
-                settings = facts.pop("settings")
-                entry = Entry(**facts, point=point)
-        # Whatever a damaged archive makes its reader say.
-        except (
-            OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, zipfile.BadZipFile,
-        ) as error:  # fmt: skip
+            facts, (point,) = read_archive(self.path, ["point"])
+            settings = facts.pop("settings")
+            entry = Entry(**facts, point=point)
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path must hold a client's ledger: {self.path}: {error}") from None
         for name, value in self.settings.items():
             if settings.get(name) != value:
@@ -153,7 +170,3 @@ class Ledger:
             )
         self._made = entry.uploads
         return entry
-
-
-def _digest(header: str, point: Array) -> str:
-    return hashlib.sha256(f"{header} {point.dtype} ".encode() + point.tobytes()).hexdigest()

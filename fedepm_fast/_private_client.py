@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._extras import require
-from ._ledger import Entry, Ledger, UploadRefused
+from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
 from ._validation import check_array, check_int
 from .algorithms import FedEPM
 from .data import FederatedData
@@ -76,6 +76,11 @@ class PrivateClient:
     path : path-like
         The ledger. Who loses it, or puts an old one in its place, loses the guarantee. It belongs
         to one client and one federation: rounds count on.
+    largest_jump : int
+        How many rounds later than its last one, or than -1 before the first, a round may be that
+        the client takes part in. Rounds never go back, so that a server that names one far ahead
+        would be the end of it. A client that joins a federation older than that, or was away for
+        so long, is given a larger one.
 
     Raises
     ------
@@ -97,10 +102,12 @@ class PrivateClient:
         clients: int,
         uploads: int,
         path: str | os.PathLike[str],
+        largest_jump: int = LARGEST_JUMP,
     ) -> None:
         m = check_int("clients", clients, low=1)
         self.index = check_int("index", index, high=m - 1)
         self.uploads = check_int("uploads", uploads, low=1, high=2**53)
+        self.largest_jump = check_int("largest_jump", largest_jump, low=1)
         labels = check_array("labels", labels, ndim=1)
         data = FederatedData(features, labels, np.array([len(labels)]))
         self.algorithm = resolve(algorithm, m, data.n_features)
@@ -143,10 +150,9 @@ class PrivateClient:
         point, dtype = self._check_point(x)
         with self._ledger.locked():
             last = self._ledger.read()
-            if last.uploads == 0:
-                self._ledger.write(last._replace(point=point))
+            if last.uploads == 0 and self._ledger.replace(last, last._replace(point=point)):
                 return Upload(point.astype(dtype), None)
-        return self._repeat(last, dtype)
+        return self._repeat(last, dtype) if last.uploads else self.join(x)
 
     def train(self, x: ArrayLike, tau: int) -> Upload:
         """Take part in round `tau` at the server's point `x`, shape (n,).
@@ -161,8 +167,9 @@ class PrivateClient:
         Raises
         ------
         UploadRefused
-            If all uploads have been made; if a later round was; if the noise would not hide the
-            rounding of points so large. Nothing is spent.
+            If all uploads have been made; if a later round was; if the round is further ahead than
+            `largest_jump`; if the noise would not hide the rounding of points so large. Nothing is
+            spent.
         ValueError, TypeError
             If `x` is not finite or of another shape, `tau` no round, or the ledger damaged.
             Nothing is spent.
@@ -178,12 +185,15 @@ class PrivateClient:
                 return self._repeat(last, dtype)
             if tau < last.tau:
                 raise self._refused(f"round {last.tau} is done, got round {tau}", last)
+            if fault := jump_fault(tau, last.tau, self.largest_jump):
+                raise self._refused(fault, last)
             if last.uploads >= self.uploads:
                 raise self._refused(f"all {self.uploads} uploads have been made", last)
             entry = self._upload(last, point, tau)
             # Only what is on the disk may be seen by anyone.
-            self._ledger.write(entry)
-        return self._repeat(entry, dtype)
+            if self._ledger.replace(last, entry):
+                return self._repeat(entry, dtype)
+        return self.train(x, tau)  # another process has uploaded meanwhile
 
     def _upload(self, last: Entry, x: Array, tau: int) -> Entry:
         """A new upload; everything before the gradient depends on what is public only."""

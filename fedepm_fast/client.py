@@ -9,7 +9,6 @@ ledger of its own.
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +17,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import check_writable_folder, replacing
-from ._ledger import UploadRefused
+from ._archives import read_archive, read_without_digest, write_archive
+from ._files import check_writable_folder
+from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
 from ._private_client import PrivateClient, Spent, Upload
 from ._validation import check_array, check_int
 from .algorithms import FedEPM
@@ -63,7 +63,11 @@ class Client:
         others can subtract the noise. The noise is not a differentially private mechanism in
         either case: for that see `PrivateClient`.
     path : path-like, optional
-        The file for `remember` and `recall`; its folder is created if need be.
+        The file for `remember` and `recall`; its folder is created if need be. Only its owner can
+        read it: it holds the client's parameter, without noise.
+    largest_jump : int
+        How many rounds later than its last one, or than -1 before the first, a round may be that
+        the client takes part in.
     """
 
     def __init__(
@@ -78,10 +82,12 @@ class Client:
         seed: int = 0,
         trial: int = 0,
         path: str | os.PathLike[str] | None = None,
+        largest_jump: int = LARGEST_JUMP,
     ) -> None:
         m = check_int("clients", clients, low=1)
         self.index = check_int("index", index, high=m - 1)
         self.features = check_int("features", features, low=1)
+        self.largest_jump = check_int("largest_jump", largest_jump, low=1)
         self.algorithm = resolve(algorithm, m, self.features)
         if self.algorithm.mechanism is not None:
             raise ValueError(
@@ -114,10 +120,16 @@ class Client:
         Raises
         ------
         ValueError
-            If `x`, the gradient, or the new parameter is not finite.
+            If `x`, the gradient, or the new parameter is not finite, or `tau` is no round.
+        UploadRefused
+            If the round is further ahead than `largest_jump`.
         """
         x = check_array("x", x, shape=(self.features,), dtype=x.dtype)
-        k0, first = self.algorithm.local_steps, tau * self.algorithm.local_steps
+        tau, k0 = check_int("tau", tau), self.algorithm.local_steps
+        last = -1 if state is None else state.iterations // k0 - 1
+        if fault := jump_fault(tau, last, self.largest_jump):
+            raise UploadRefused(f"client {self.index} uploads nothing: {fault}")
+        first = tau * k0
         w = x
         if state is not None:
             w = state.before if state.iterations == first + k0 else state.w
@@ -143,8 +155,8 @@ class Client:
     def remember(self, state: ClientState) -> None:
         """Keep a state in the client's file, atomically; nothing without a path."""
         if self._path is not None:
-            with replacing(self._path) as temporary, temporary.open("wb") as file:
-                np.savez(file, **state._asdict())
+            arrays = {"w": state.w, "before": state.before}
+            write_archive(self._path, {"iterations": state.iterations}, arrays, private=True)
 
     def recall(self) -> ClientState | None:
         """The state that was kept last, if there is one.
@@ -152,14 +164,18 @@ class Client:
         Raises
         ------
         ValueError
-            If the file does not hold a state of this client's shape.
+            If the file does not hold a state of this client's shape, or is damaged.
         """
         if self._path is None or not self._path.exists():
             return None
         try:
-            with self._path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-                state = ClientState(kept["w"], kept["before"], int(kept["iterations"]))
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            old = read_without_digest(self._path)
+            if old:
+                state = ClientState(old["w"], old["before"], int(old["iterations"]))
+            else:
+                header, (w, before) = read_archive(self._path, ["w", "before"])
+                state = ClientState(w, before, int(header["iterations"]))
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path must hold a client's state: {self._path}: {error}") from None
         for name in ("w", "before"):
             array = getattr(state, name)

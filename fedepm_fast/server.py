@@ -13,18 +13,15 @@ Driven over all clients they follow ``fedepm_fast.run`` of the same seed.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import zipfile
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import check_writable_folder, replacing
+from ._server_state import Event, Folder
 from ._validation import check_finite, check_int, check_real
 from .aggregation import aggregate
 from .algorithms import FedEPM
@@ -85,10 +82,11 @@ class Server:
     dtype : float64 or float32
         Of every upload.
     path : path-like, optional
-        A folder for a memory-mapped array of uploads, and for the state after each round: a
-        server that was killed goes on at the round it was in, with the same results. It is
-        created if need be, and for one server at a time; by default everything is in memory, and
-        nothing survives.
+        A folder for all that the server knows, with the uploads in a memory-mapped array; see
+        Notes. It is created if need be, and for one server at a time, until `close` or the end
+        of the process; by default everything is in memory, and nothing survives.
+    sync : bool
+        Whether `join` and `leave` wait for the disk.
     largest : float, optional
         Uploads with an entry beyond this in absolute value are rejected: one client that sends
         1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large. So does, where
@@ -99,7 +97,23 @@ class Server:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument; also if `path` holds the state of another run.
+        Naming the argument; also if `path` holds the state of another run, or one that is
+        damaged: all that is read back is checked against checksums.
+    RuntimeError
+        If another server has the folder.
+    OSError
+        Naming the file, here and in every method, if the disk is full. The call has changed
+        nothing then, and can be repeated.
+
+    Notes
+    -----
+    With a `path`, what a method has answered outlives the process: a server that was killed goes
+    on where it was, with the members, the open round and its accepted uploads, to the same results.
+    It outlives a loss of power as well from `join` and `leave` on (with `sync`), and from
+    `open_round` and `close_round` on. Accepted uploads of a round that is still open may be lost
+    with the power; their clients have not replied, then, and may be asked again.
+
+    A forked process has no part in it: there, methods that change the server raise RuntimeError.
     """
 
     def __init__(
@@ -114,6 +128,7 @@ class Server:
         path: str | os.PathLike[str] | None = None,
         largest: float | None = None,
         threads: int | None = None,
+        sync: bool = True,
     ) -> None:
         m, n = check_int("clients", clients, low=1), check_int("features", features, low=1)
         self._shape = m, n
@@ -135,18 +150,31 @@ class Server:
         self._joined: dict[int, float] = {}
         self._open: Round | None = None
         self._x: Array | None = None
+        #: Selected in the open round, shape (m,).
+        self._asked = np.zeros(m, bool)
         #: Selected clients whose reply was accepted (its noise's scale), or refused, in this round.
         self._accepted: dict[int, float] = {}
         self._refused: set[int] = set()
-        self._path: Path | None = None
-        self._inbox: Array | None = None
+        self._sync = bool(sync)
         #: Every client's last upload, shape (m, n).
-        self.Z: Array = np.zeros((0, n), self.dtype)
+        self.Z: Array
+        self._folder: Folder | None = None
         if path is None:
             self.Z = np.zeros((m, n), self.dtype)
         else:
-            self._path = check_writable_folder("path", path)
-            self._restore(self._path)
+            self._folder = Folder(path, self._settings(), (m, n), self.dtype)
+            self._restore(self._folder)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the folder free for another server; this one can no longer be changed."""
+        if self._folder is not None:
+            self._folder.close()
 
     # What is known ----------------------------------------------------------------------
 
@@ -154,6 +182,16 @@ class Server:
     def members(self) -> NDArray[np.intp]:
         """The clients that count, in increasing order."""
         return np.flatnonzero(self._members)
+
+    @property
+    def awaited(self) -> NDArray[np.intp]:
+        """Of the open round, the selected members without an accepted upload, in increasing order.
+
+        Whom a restarted server still has to ask.
+        """
+        selected = [] if self._open is None else self._open.clients.tolist()
+        missing = [i for i in selected if self._members[i] and i not in self._accepted]
+        return np.array(missing, np.intp)
 
     @property
     def x(self) -> Array:
@@ -164,18 +202,17 @@ class Server:
         RuntimeError
             If there is no member.
         """
-        if self._open is None:
-            self._admit()
         if self._x is None:
             members = self.members
             if len(members) == 0:
                 raise RuntimeError("no client has joined: the server has no upload to aggregate")
             lam, eta = self.algorithm.weights
             weights = self.algorithm.upload_weights(self.scales[members])
-            if len(members) == len(self.Z) and not isinstance(self.Z, np.memmap):
+            if len(members) == len(self.Z) and self._folder is None:
                 self._x = ens(self.Z, lam / eta, weights=weights, threads=self.threads)
             else:
-                rows = [self.Z[i] for i in members]
+                Z = np.asarray(self.Z)  # rows of a memory map are slower to come by
+                rows = [Z[i] for i in members.tolist()]
                 self._x = aggregate(rows, lam / eta, weights=weights, threads=self.threads)
             self._x.flags.writeable = False
         return self._x
@@ -185,18 +222,8 @@ class Server:
     def open_round(self) -> Round:
         """Aggregate, and select this round's clients; the open round if there is one."""
         if self._open is None:
-            x, members = self.x, self.members
-            chosen = select(
-                self._randomness,
-                self.tau,
-                len(members),
-                self._per_round(len(members)),
-                self.algorithm.coverage_rounds,
-            )
-            # From here on the inbox is written to, and no longer the last round's.
-            self._save(inbox=[])
-            self._accepted, self._refused = {}, set()
-            self._open = Round(self.tau, x, members[chosen])
+            self._do(Event.OPEN, row=self.x)
+        assert self._open is not None
         return self._open
 
     def receive(self, tau: int, client: int, upload: Any, *, scale: float | None = None) -> bool:
@@ -205,19 +232,11 @@ class Server:
         With a mechanism `scale` is that of its noise. A fault is logged with the client's name,
         and the client's last upload stays.
         """
-        known = self._open is not None and _is_int(client) and client in self._open.clients
         fault = self._stale(tau, client) or self._fault(upload) or self._scale_fault(scale)
         if fault:
-            if known:
-                self._refused.add(int(client))
             return self.reject(client, fault)
-        assert self._open is not None
-        if self._inbox is None:
-            self.Z[client] = upload
-        else:
-            self._inbox[np.searchsorted(self._open.clients, client)] = upload
-        # Without a mechanism it only tells that the upload is not a first one.
-        self._accepted[int(client)] = 1.0 if scale is None else float(scale)
+        # Without a mechanism the scale only tells that the upload is not a first one.
+        self._do(Event.RECEIVE, int(client), 1.0 if scale is None else float(scale), upload)
         return True
 
     def reject(self, client: Any, fault: str) -> bool:
@@ -234,18 +253,19 @@ class Server:
         """
         if self._open is None:
             raise RuntimeError("no round is open")
-        for client in self._open.clients:
-            if client not in self._accepted.keys() | self._refused:
+        for client in self._open.clients.tolist():
+            if client not in self._accepted and client not in self._refused:
                 self.reject(client, "no reply in time")
         accepted = np.array(sorted(self._accepted), np.intp)
-        slots = np.searchsorted(self._open.clients, accepted)
-        self.scales[accepted] = [self._accepted[i] for i in accepted.tolist()]
-        self.tau += 1
+        members, scales = self._members.copy(), self.scales.copy()
+        members[list(self._joined)] = True
+        for change in (self._accepted, self._joined):
+            scales[list(change)] = list(change.values())
+        if self._folder is not None:
+            self._folder.end_round(members, scales, accepted)
+        self.tau, self._members, self.scales = self.tau + 1, members, scales
         self._open = self._x = None
-        if self._inbox is not None:
-            _flush(self._inbox)
-            self._save(inbox=list(zip(slots.tolist(), accepted.tolist(), strict=True)))
-            self._take(slots, accepted)
+        self._joined = {}
         return accepted
 
     # Members ----------------------------------------------------------------------------
@@ -253,8 +273,8 @@ class Server:
     def join(self, client: int, upload: Any, *, scale: float | None = None) -> bool:
         """A client's first upload; whether it was accepted.
 
-        The client is a member from the next round on. A private client that has been one before
-        sends its last upload, and the `scale` of its noise.
+        The client is a member at once, or from the end of an open round on. A private client that
+        has been one before sends its last upload, and the `scale` of its noise.
         """
         fault = self._unknown(client)
         if not fault and (self._members[client] or client in self._joined):
@@ -264,8 +284,7 @@ class Server:
             fault = self._scale_fault(scale)
         if fault:
             return self.reject(client, fault)
-        self.Z[client] = upload
-        self._joined[int(client)] = np.nan if scale is None else float(scale)
+        self._do(Event.JOIN, int(client), np.nan if scale is None else float(scale), upload)
         return True
 
     def leave(self, client: int) -> None:
@@ -273,26 +292,67 @@ class Server:
         fault = self._unknown(client)
         if fault:
             raise ValueError(f"client must be one of 0 to {len(self._members) - 1}: {fault}")
-        self._joined.pop(client, None)
-        if self._members[client]:
-            self._members[client] = False
-            self._accepted.pop(client, None)
-            self._refused.add(client)
-            if self._open is None:
-                self._x = None
-            self._save(inbox=[])
+        if self._members[client] or client in self._joined:
+            self._do(Event.LEAVE, int(client))
             log.info("round %d: client %s left", self.tau, client)
 
-    def _admit(self) -> None:
-        if self._joined:
-            self._members[list(self._joined)] = True
-            self.scales[list(self._joined)] = list(self._joined.values())
-            self._joined.clear()
-            self._x = None
-            self._save(inbox=[])
+    # What happens -----------------------------------------------------------------------
 
-    def _per_round(self, members: int) -> int:
-        return clients_per_round(self.algorithm.participation, members)
+    def _do(
+        self, event: Event, client: int = -1, scale: float = np.nan, row: Array | None = None
+    ) -> None:
+        """Write down what happens, and only then let it happen."""
+        if self._folder is not None:
+            durable = event is Event.OPEN or (event is not Event.RECEIVE and self._sync)
+            self._folder.append(event, client, scale, row, durable=durable)
+        self._happen(event, client, scale, row)
+
+    def _happen(self, event: Event, client: int, scale: float, row: Array | None) -> None:
+        if event is Event.JOIN:
+            self.Z[client] = row
+            if self._open is None:
+                self._members[client], self.scales[client] = True, scale
+                self._x = None
+            else:
+                self._joined[client] = scale
+        elif event is Event.LEAVE:
+            self._joined.pop(client, None)
+            self._accepted.pop(client, None)
+            self._refused.add(client)
+            self._members[client] = False
+            if self._open is None:
+                self._x = None
+        elif event is Event.OPEN:
+            members = self.members
+            chosen = members[self._select(len(members))]
+            self._asked = np.zeros(self._shape[0], bool)
+            self._asked[chosen] = True
+            self._accepted, self._refused = {}, set()
+            assert row is not None
+            self._open, self._x = Round(self.tau, row, chosen), row
+        else:
+            if self._folder is None:  # else the journal has it until the round ends
+                self.Z[client] = row
+            self._accepted[client] = scale
+
+    def _select(self, members: int) -> NDArray[np.intp]:
+        count = clients_per_round(self.algorithm.participation, members)
+        return select(self._randomness, self.tau, members, count, self.algorithm.coverage_rounds)
+
+    def _restore(self, folder: Folder) -> None:
+        self.tau, self.Z = folder.tau, folder.Z
+        self._members, self.scales = folder.members.copy(), folder.scales.copy()
+        try:
+            for event, client, scale, row in folder.entries():
+                if event is Event.OPEN:
+                    row = row.copy()
+                    row.flags.writeable = False
+                self._happen(event, client, scale, row)
+        except BaseException:
+            folder.close()
+            raise
+        if self._members.any():
+            log.info("restored round %d with %d clients", self.tau, self._members.sum())
 
     # Faults -----------------------------------------------------------------------------
 
@@ -310,7 +370,7 @@ class Server:
             return fault
         if not _is_int(tau) or tau != self.tau:
             return f"upload must be of round {self.tau}, got round {tau!r}"
-        if client not in self._open.clients or not self._members[client]:
+        if not self._asked[client] or not self._members[client]:
             return "it was not selected"
         return "it has replied already" if client in self._accepted else ""
 
@@ -343,27 +403,6 @@ class Server:
             return str(error)
         return ""
 
-    # On disk ----------------------------------------------------------------------------
-    #
-    # `state.npz` is replaced atomically. A round's uploads go to the inbox; closing it writes
-    # the state, which lists them, and then copies them to the array. A kill in between is made
-    # good by copying them again. A joining client's row is no one else's until the state says
-    # that it is a member.
-
-    def _save(self, *, inbox: list[tuple[int, int]]) -> None:
-        if self._path is None:
-            return
-        _flush(self.Z)
-        with replacing(self._path / "state.npz") as temporary, temporary.open("wb") as file:
-            np.savez(
-                file,
-                settings=json.dumps(self._settings()),
-                tau=self.tau,
-                members=self._members,
-                scales=self.scales,
-                inbox=np.array(inbox, np.int64).reshape(-1, 2),
-            )
-
     def _settings(self) -> dict[str, Any]:
         return {
             "clients": self._shape[0],
@@ -374,62 +413,6 @@ class Server:
             **self.algorithm.describe(),
         }
 
-    def _restore(self, folder: Path) -> None:
-        state, inbox = folder / "state.npz", np.empty((0, 2), np.int64)
-        if state.exists():
-            inbox = self._load(state)
-        elif (folder / "uploads.npy").exists():
-            raise ValueError(f"path holds uploads.npy without its state.npz: {folder}")
-        else:
-            self._save(inbox=[])
-        # Without members no one's uploads are at stake, and a kill may have come before the files.
-        mode = "r+" if self._members.any() else "w+"
-        m, n = self._shape
-        self.Z = self._map(folder / "uploads.npy", mode, (m, n))
-        self._inbox = self._map(folder / "inbox.npy", mode, (self._per_round(m), n))
-        self._take(*inbox.T)
-        if self._members.any():
-            log.info("restored round %d with %d clients", self.tau, self._members.sum())
-
-    def _load(self, state: Path) -> NDArray[np.int64]:
-        """Read the state, if it is of this run: the slots and clients in the inbox."""
-        try:
-            with state.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-                found = json.loads(str(saved["settings"]))
-                tau, members, inbox = int(saved["tau"]), saved["members"], saved["inbox"]
-                # States from before there were scales are of runs that do not use them.
-                scales = saved.get("scales", self.scales)
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(f"path must hold a server's state: {state}: {error}") from None
-        for name, value in self._settings().items():
-            if found.get(name) != value:
-                raise ValueError(
-                    f"path holds a run with {name} = {found.get(name)!r}, got {value!r}: {state}"
-                )
-        self.tau, self._members, self.scales = tau, members, scales
-        return inbox
-
-    def _map(self, path: Path, mode: Any, shape: tuple[int, int]) -> Array:
-        if mode == "w+":
-            return np.lib.format.open_memmap(path, mode, self.dtype, shape)
-        try:
-            array = np.lib.format.open_memmap(path, mode)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"path must hold {path.name} beside its state: {error}") from None
-        if array.shape != shape or array.dtype != self.dtype:
-            raise ValueError(f"{path} must be {self.dtype}{shape}, got {array.dtype}{array.shape}")
-        return array
-
-    def _take(self, slots: NDArray[np.integer], clients: NDArray[np.integer]) -> None:
-        assert self._inbox is not None
-        for slot, client in zip(slots, clients, strict=True):
-            self.Z[client] = self._inbox[slot]
-
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _flush(array: Array) -> None:
-    if isinstance(array, np.memmap):
-        array.flush()

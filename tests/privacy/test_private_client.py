@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from problems import small_data
 from scipy import stats
 
 from fedepm_fast import FedEPM, _files, run
-from fedepm_fast._ledger import Ledger
+from fedepm_fast._ledger import Entry, Ledger
 from fedepm_fast.client import PrivateClient, UploadRefused
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, upload_sensitivity
 from fedepm_fast.privacy.mechanisms import FOR_ROUNDING
@@ -144,8 +145,8 @@ def test_a_server_learns_no_more_by_asking_again(tmp_path):
     for x in (np.full(N, 1e12), np.full(N, 1e200)):
         with pytest.raises(UploadRefused, match=r"client 0 .* rounding of points .*1 of 3 uploads"):
             one.train(x, 1)
-    with pytest.raises(UploadRefused, match="rounding"):
-        one.train(np.zeros(N), 10**18)  # alpha to that power is no number
+    with pytest.raises(UploadRefused, match="rounding"):  # alpha to that power is no number
+        client(tmp_path / "0", largest_jump=2**62).train(np.zeros(N), 10**18)
     for x, message in [(np.full(N, np.nan), "x must be finite"), (np.zeros(N + 1), "x must have")]:
         with pytest.raises(ValueError, match=message):
             one.train(x, 1)
@@ -163,6 +164,29 @@ def test_a_server_learns_no_more_by_asking_again(tmp_path):
     assert one.guarantee.startswith("each client: epsilon <= 1 (pure), for each record")
 
 
+def test_a_server_cannot_end_a_client_by_naming_a_round_far_ahead(tmp_path):
+    one = client(tmp_path / "0")
+    for tau in (1000, 10**6, 2**62):
+        with pytest.raises(
+            UploadRefused, match=rf"round {tau} at first is a jump of more than lar"
+        ):
+            one.train(np.zeros(N), tau)
+    assert one.spent.uploads == 0
+    one.train(np.zeros(N), 3)
+    for tau in (1004, 2**62):
+        with pytest.raises(UploadRefused, match=rf"round {tau} after round 3 is a jump .*\(1 of 3"):
+            one.train(np.zeros(N), tau)
+    with pytest.raises(ValueError, match="tau must be an integer"):
+        one.train(np.zeros(N), 2**63)
+    assert one.spent.uploads == 1
+    one.train(np.zeros(N), 4)
+    one.train(np.zeros(N), 1004)
+    near = client(tmp_path / "1", largest_jump=5)
+    with pytest.raises(UploadRefused, match="largest_jump = 5 rounds"):
+        near.train(np.zeros(N), 5)
+    near.train(np.zeros(N), 4)
+
+
 EVENTS = st.sampled_from(
     ["next", "again", "older", "join", "far", "restart", "killed before", "killed after"]
 )
@@ -171,7 +195,7 @@ EVENTS = st.sampled_from(
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 2)), max_size=25))
 @settings(deadline=None, max_examples=30)
 def test_no_order_of_events_exceeds_the_budget(events):
-    write, made, tau = Ledger.write, 0, -1
+    replace, made, tau = Ledger.replace, 0, -1
     seen: dict[int, bytes] = {}  # what the server got, by round
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         one = client(Path(folder) / "0")
@@ -203,15 +227,15 @@ def test_no_order_of_events_exceeds_the_budget(events):
                 ask(tau)
             elif event.startswith("killed"):
 
-                def killed(ledger: Ledger, entry: Any, event: str = event) -> None:
+                def killed(ledger: Ledger, *entries: Any, event: str = event) -> None:
                     if event == "killed after":
-                        write(ledger, entry)
+                        replace(ledger, *entries)
                     raise KeyboardInterrupt
 
-                patch.setattr(Ledger, "write", killed)
+                patch.setattr(Ledger, "replace", killed)
                 with pytest.raises(KeyboardInterrupt):
                     one.train(np.zeros(N), tau + 1)
-                patch.setattr(Ledger, "write", write)
+                patch.setattr(Ledger, "replace", replace)
                 if event == "killed after":
                     made, tau = made + 1, tau + 1
                 one = client(Path(folder) / "0")
@@ -335,6 +359,88 @@ def test_threads_with_one_ledger_get_one_upload(tmp_path):
     assert clients[0].spent.uploads == 1
 
 
+@pytest.mark.parametrize("way", ["removed", "replaced"])
+def test_a_client_whose_lock_is_gone_hands_out_no_second_upload(way, tmp_path, monkeypatch):
+    one, compute = client(tmp_path / "0"), PrivateClient._upload
+    others = []
+
+    def meanwhile(self: PrivateClient, *given: Any) -> Any:
+        entry = compute(self, *given)
+        monkeypatch.undo()
+        (tmp_path / "0.lock").unlink()
+        if way == "replaced":
+            (tmp_path / "0.lock").write_bytes(b"of a ledger\n")
+        others.append(client(tmp_path / "0").train(np.ones(N), 0))
+        return entry
+
+    monkeypatch.setattr(PrivateClient, "_upload", meanwhile)
+    mine = one.train(np.zeros(N), 0)
+    np.testing.assert_array_equal(mine.values, others[0].values)
+    assert mine.scale == others[0].scale
+    assert one.spent.uploads == 1
+    # Nor does a first point replace an upload, or a new ledger one that is there.
+    two, read = client(tmp_path / "1"), Ledger.read
+    monkeypatch.setattr(
+        Ledger, "read", lambda ledger: (others[1:] and read(ledger)) or joined(ledger)
+    )
+
+    def joined(ledger: Ledger) -> Any:
+        entry = read(ledger)
+        monkeypatch.undo()
+        (tmp_path / "1.lock").unlink()
+        others.append(client(tmp_path / "1").train(np.ones(N), 0))
+        return entry
+
+    np.testing.assert_array_equal(two.join(np.zeros(N)).values, others[1].values)
+    with pytest.raises(FileExistsError, match="1"):
+        two._ledger._write(Entry(), new=True)
+    assert two.spent.uploads == 1
+
+
+def test_a_client_waits_for_the_lock_that_is_there(tmp_path):
+    one = client(tmp_path / "0")
+    with one._ledger.locked():
+        (tmp_path / "0.lock").rename(tmp_path / "moved")
+        (tmp_path / "0.lock").write_bytes(b"of a ledger\n")
+        with client(tmp_path / "0")._ledger.locked():  # another file, which nobody holds
+            waiting = threading.Thread(target=one.train, args=(np.zeros(N), 0))
+            waiting.start()
+            waiting.join(0.2)
+            assert waiting.is_alive()
+    waiting.join()
+    assert one.spent.uploads == 1
+
+
+def test_no_draft_of_a_killed_client_remains(tmp_path):
+    one = client(tmp_path / "0")
+    code = f"""
+import os, pathlib, sys
+sys.path[:0] = ["tests", "tests/privacy"]
+from test_private_client import client, N, np, Path
+one = client(Path({str(tmp_path)!r}) / "0")
+pathlib.Path.replace = lambda *_: os.kill(os.getpid(), 9)
+one.train(np.zeros(N), 0)
+"""
+    drawn = set()
+    for number in range(3):
+        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == -9
+        (draft,) = tmp_path.glob(".*")  # those of the kills before are gone
+        drawn.add(draft.name)
+        assert stat.S_IMODE(draft.stat().st_mode) == 0o600
+        assert one.spent.uploads == 0
+        if number == 1:
+            client(tmp_path / "0")
+            assert not [*tmp_path.glob(".*")]
+    assert len(drawn) == 3
+    kept = tmp_path / ".0.abcdefgh.abcdefgh"  # of the ledger "0.abcdefgh"
+    kept.touch()
+    compute = one._upload
+    one._upload = lambda *given: [*tmp_path.glob(".*")] == [kept] and compute(*given)  # type: ignore
+    one.train(np.zeros(N), 0)
+    assert [*tmp_path.glob(".*")] == [kept]
+    assert stat.S_IMODE((tmp_path / "0").stat().st_mode) == 0o600
+
+
 def test_an_upload_that_cannot_be_written_is_not_handed_out(tmp_path, monkeypatch):
     one = client(tmp_path / "0")
 
@@ -342,7 +448,7 @@ def test_an_upload_that_cannot_be_written_is_not_handed_out(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/0'"):
         one.train(np.zeros(N), 0)
     assert one.spent.uploads == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["0", "0.lock"]

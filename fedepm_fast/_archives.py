@@ -1,0 +1,62 @@
+"""Archives of arrays that are read back as they were written, or refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._files import replacing
+
+Array = NDArray[Any]
+
+
+def write_archive(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array], **how: Any
+) -> None:
+    """Replace `path`, as `_files.replacing` does, by a JSON-able header, arrays and a digest."""
+    text = json.dumps(header)
+    digest = _digest(text, arrays.values())
+    with replacing(path, **how) as temporary, temporary.open("wb") as file:
+        np.savez(file, header=text, **arrays, digest=digest)  # type: ignore[arg-type]
+
+
+def read_archive(path: Path, names: Sequence[str]) -> tuple[dict[str, Any], list[Array]]:
+    """The header and the arrays of these names.
+
+    Raises
+    ------
+    ValueError
+        Without the path, if there is no such archive, or one that is damaged.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+            text, arrays = str(saved["header"]), [saved[name] for name in names]
+            if str(saved["digest"]) != _digest(text, arrays):
+                raise ValueError("its digest is another")
+            return dict(json.loads(text)), arrays
+    except Exception as error:  # whatever a damaged archive makes its reader say
+        raise ValueError(str(error) or type(error).__name__) from None
+
+
+def read_without_digest(path: Path) -> dict[str, Array]:
+    """The arrays of an archive as version 0.1 wrote them at first; none if it is no such one."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+            return {} if "digest" in saved else dict(saved)
+    except Exception:  # whatever a damaged archive makes its reader say
+        return {}
+
+
+def _digest(text: str, arrays: Iterable[Array]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for array in arrays:
+        digest.update(f" {array.dtype} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
