@@ -167,9 +167,7 @@ def test_a_server_learns_no_more_by_asking_again(tmp_path):
 def test_a_server_cannot_end_a_client_by_naming_a_round_far_ahead(tmp_path):
     one = client(tmp_path / "0")
     for tau in (1000, 10**6, 2**62):
-        with pytest.raises(
-            UploadRefused, match=rf"round {tau} at first is a jump of more than lar"
-        ):
+        with pytest.raises(UploadRefused, match=rf"round {tau} at first is a jump of"):
             one.train(np.zeros(N), tau)
     assert one.spent.uploads == 0
     one.train(np.zeros(N), 3)
@@ -380,9 +378,6 @@ def test_a_client_whose_lock_is_gone_hands_out_no_second_upload(way, tmp_path, m
     assert one.spent.uploads == 1
     # Nor does a first point replace an upload, or a new ledger one that is there.
     two, read = client(tmp_path / "1"), Ledger.read
-    monkeypatch.setattr(
-        Ledger, "read", lambda ledger: (others[1:] and read(ledger)) or joined(ledger)
-    )
 
     def joined(ledger: Ledger) -> Any:
         entry = read(ledger)
@@ -391,6 +386,7 @@ def test_a_client_whose_lock_is_gone_hands_out_no_second_upload(way, tmp_path, m
         others.append(client(tmp_path / "1").train(np.ones(N), 0))
         return entry
 
+    monkeypatch.setattr(Ledger, "read", joined)
     np.testing.assert_array_equal(two.join(np.zeros(N)).values, others[1].values)
     with pytest.raises(FileExistsError, match="1"):
         two._ledger._write(Entry(), new=True)
