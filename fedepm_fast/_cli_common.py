@@ -308,6 +308,19 @@ def run_quietly(*arguments: Any, **options: Any) -> Result:
         return run(*arguments, **options)
 
 
+def tell_where_runs_ended(results: list[Result]) -> None:
+    """Say on standard error what is wrong with the ends of runs; fail if one has diverged."""
+    error = ""
+    for result in results:
+        text = (f"{result.algorithm['name']}: " if len(results) > 1 else "") + result.warning
+        if result.diverged and not error:
+            error = text
+        elif result.warning:
+            print(f"warning: {text}", file=sys.stderr)
+    if error:
+        raise CommandFailed(error)
+
+
 @contextmanager
 def writing(paths: list[Path]) -> Iterator[None]:
     """Ctrl-C in the block, which writes files and appends them to `paths`, says which are whole."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import _cli_common as common
-from ._cli_common import CommandFailed
 from ._cli_run import RoundsTable
 
 if TYPE_CHECKING:
@@ -130,9 +129,7 @@ def compare(
             print_side_by_side(results, optimum, gaps)
         if paths:
             print(common.wrote(paths))
-    diverged = [r for r in results if r.diverged]
-    if diverged:
-        raise CommandFailed(f"{diverged[0].algorithm['name']}: {diverged[0].message}")
+    common.tell_where_runs_ended(results)
 
 
 def check_plot(plot: Path | None, name: str = "plot") -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import _cli_common as common
-from ._cli_common import CommandFailed
 
 if TYPE_CHECKING:
     from .callbacks import RoundInfo
@@ -154,8 +153,7 @@ def run(
             write(out, result, record, optimum, paths)
         lines.append(common.wrote(paths))
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
-    if result.diverged:
-        raise CommandFailed(result.message)
+    common.tell_where_runs_ended([result])
 
 
 def private_options(

@@ -22,7 +22,7 @@ from .algorithms import FedEPM
 from .data import FederatedData
 from .losses import Objective
 from .partition import ByColumn, EqualParts
-from .result import Result
+from .result import DivergenceWarning, Result
 from .runner import run
 from .stopping import MAX_ROUNDS, TextRule
 
@@ -196,7 +196,9 @@ class FedEPMEstimator(BaseEstimator):
                 stage = _Stage(self, X, y, sizes, objective, curvature, curvature is everywhere)
                 point = None if found is None else stage.design.parameters(*found).ravel()
             left = max_rounds - done
-            result = stage.run(point, seed, len(pieces), min(left, stage.rounds(renews)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DivergenceWarning)  # of pieces
+                result = stage.run(point, seed, len(pieces), min(left, stage.rounds(renews)))
             pieces.append(result)
             done += result.rounds
             value = result.mean_objective
@@ -213,7 +215,9 @@ class FedEPMEstimator(BaseEstimator):
             curvature = everywhere if failed else omega * _curvatures(objective, X, found)
             stage = None
         self._describe(pieces, sizes, done)
-        if result.reasons == (MAX_ROUNDS,) and self.noise == "none":
+        if not failed and result.warning:
+            warnings.warn(result.warning, DivergenceWarning, stacklevel=3)
+        elif result.reasons == (MAX_ROUNDS,) and self.noise == "none":
             warnings.warn(
                 f"FedEPM did not converge in {max_rounds} rounds: the norm of the gradient is "
                 f"{self.history_['gradient_norm'][-1]:.2g}, tol is {self.tol:g}. Increase "

@@ -345,6 +345,8 @@ class FedEPM(Algorithm):
             return "a larger penalty parameter mu0 makes the local steps stable"
         # A round moves w_i by about k0 * g_i / nu_i, a gradient step that is stable up to 2/r_i.
         enough = self.local_steps / 2 * (problem.lipschitz() / self.steps(problem)).max()
+        if self.mu0 >= enough:
+            return "the local steps are stable with this mu0"
         return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
 
     def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
@@ -448,6 +450,8 @@ class _Averaging(Algorithm):
         # Gradient steps are stable up to 2/r_i.
         scaled = problem.lipschitz() * problem.data.client_sizes
         most = 2 * (2 * self.local_steps) ** 0.5 / scaled.max()
+        if self.learning_rate <= most:
+            return "the local steps are stable with this learning_rate"
         return f"a learning_rate of {most:.2g} or less makes the local steps stable"
 
     def steps(self, problem: Problem) -> Array:

@@ -27,7 +27,7 @@ from .objectives import Problem
 from .randomness import INITIAL_NOISE, NOISE, CounterRandomness
 from .result import Result
 from .runner import check_algorithm, check_limits, check_start, make_result, record
-from .stopping import StoppingRule
+from .stopping import NEAR, StoppingRule
 
 Array = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def run_callables(
     -----
     DivergenceWarning
         If the run diverges, a loss or gradient that is not finite included: it stops, and the
-        result holds the last finite state.
+        result holds the last finite state. Or if it ends above its start or far above its best.
 
     Examples
     --------
@@ -135,11 +135,12 @@ def run_callables(
         )
     history, settings = record(outcome, limits)
     if problem.fault:
-        settings["advice"] = f"{problem.fault}; {resolved.advice(as_problem)}"
+        settings["advice"] = f"{problem.fault}; "
     text = f"{m} callables of {n} parameters, {problem.n_samples} samples"
     return make_result(
-        resolved, as_problem, {"description": text}, source, ENGINE, outcome, history, settings
-    )
+        resolved, as_problem, {"description": text}, source, ENGINE, outcome, history, settings,
+        NEAR * abs(outcome.at_start),
+    )  # fmt: skip
 
 
 class _Callables:

@@ -120,11 +120,11 @@ class _Run:
     ) -> None:
         self.problem, self.start = problem, start
         rows = problem.rows
-        unit = problem.size_at_start(start)
+        self.at_start = problem.value_at_start(start)
         m, n = problem.n_clients, problem.n_parameters
         drift = 0.0 if plan is None else plan.drift
         self.settings = _settings(
-            algorithm, m, n, stopping, max_rounds, max_iterations, unit, drift
+            algorithm, m, n, stopping, max_rounds, max_iterations, abs(self.at_start), drift
         )
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
         self.clients = kernel.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
@@ -254,6 +254,7 @@ class _Run:
             history=history,
             snr_clients=_log10(state.snr),
             total_time=total,
+            at_start=self.at_start,
         )
 
 

@@ -296,17 +296,17 @@ class Problem:
         objective = self.objective
         return self.data.packed(weights=objective.weights, **objective.packing)
 
-    def size_at_start(self, start: Array | None) -> float:
-        """``|f|`` at the mean of the clients' parameters at the start, compiled."""
+    def value_at_start(self, start: Array | None) -> float:
+        """f at the mean of the clients' parameters at the start, compiled."""
         if start is None and self.objective.kernel == "logistic":
             return self.n_clients * math.log(2.0)
         n = self.n_parameters
         x = np.zeros(n) if start is None else start.reshape(-1, n).mean(axis=0)
         if isinstance(self.objective, ScalarLoss):  # one kernel less to compile
-            return abs(self.total_value(x))
+            return self.total_value(x)
         from .kernels import losses
 
-        return abs(float(losses.values(self.rows, x, reg=self.reg).sum()))
+        return float(losses.values(self.rows, x, reg=self.reg).sum())
 
     def accuracies(self, points: Array) -> Array | None:
         """`accuracy` of each of the `points`, shape (t, n), compiled."""

@@ -220,6 +220,8 @@ class Outcome:
     history: dict[str, list[Any]]
     snr_clients: Array
     total_time: float
+    at_start: float
+    """f at the start, before any noise."""
 
 
 def has_diverged(growth: float, reasons: tuple[str, ...]) -> bool:
@@ -315,7 +317,7 @@ def simulate(
         for name in ("x", "objective", "grad_mean_sq", "accuracy", "elapsed", "local_time", "snr")
     }
     objective, grad_mean_sq = history["objective"], history["grad_mean_sq"]
-    scale_of_f = abs(problem.total_value(W.mean(axis=0)))
+    at_start = problem.total_value(W.mean(axis=0))
     reasons: tuple[str, ...] = () if np.isfinite(Z).all() else (DIVERGED,)
 
     tau = 0
@@ -349,7 +351,7 @@ def simulate(
         history["snr"].append(float(took_part.min()) if len(took_part) else None)
 
         reasons = stopping.ask(n, m, objective, grad_mean_sq)
-        if plan is None and has_diverged(f / (scale_of_f or abs(objective[0]) or 1.0), reasons):
+        if plan is None and has_diverged(f / (abs(at_start) or abs(objective[0]) or 1.0), reasons):
             reasons = (DIVERGED,)
         if callback is not None and callback(RoundInfo.of(x, m, history)):
             reasons = (*reasons, CALLBACK)
@@ -390,4 +392,5 @@ def simulate(
         history=history,
         snr_clients=signal_to_noise(np.linalg.norm(W, axis=1), noise_norm),
         total_time=perf_counter() - began,
+        at_start=at_start,
     )

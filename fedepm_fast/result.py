@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ._extras import require
 from ._files import replacing
-from .stopping import DIVERGED, PRECISION, REASONS
+from .stopping import DIVERGED, GIVEN_BACK, NEAR, PRECISION, REASONS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,10 @@ NO_GUARANTEE = "none: this noise is not differentially private (README)"
 
 
 class DivergenceWarning(RuntimeWarning):
-    """A run diverged and was stopped; its result holds the last finite state."""
+    """A run diverged, or ended above its start or far above its best.
+
+    One that diverges beyond recovery is stopped, and its result holds the last finite state.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,11 @@ class Result:
         What ended the run, and with a mechanism what each client spent.
     versions : dict
         Of this package, Python and the libraries that matter.
+    start_objective : float
+        f, summed over clients, at the start, before any noise. NaN in files of versions that did
+        not record it: round 0 stands for it then.
+    slack : float
+        By how much f may end above that before a run counts as diverged.
     """
 
     algorithm: dict[str, Any]
@@ -92,6 +100,8 @@ class Result:
     total_time: float
     settings: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    start_objective: float = math.nan
+    slack: float = 0.0
 
     @property
     def n_clients(self) -> int:
@@ -145,25 +155,81 @@ class Result:
 
     @property
     def diverged(self) -> bool:
-        """Whether the run was stopped because it diverged."""
-        return DIVERGED in self.reasons or PRECISION in self.reasons
+        """Whether the run was stopped because it diverged, or ended above its start.
+
+        A start that was given may be near an optimum, where noise leads away from it: by 5 % of
+        f at zero a run may end above such a start (of f there, with `run_callables`). A run of no
+        rounds has not diverged.
+        """
+        return DIVERGED in self.reasons or PRECISION in self.reasons or self._ended_above_start
+
+    @property
+    def ended_above_best(self) -> bool:
+        """Whether the run gave back more than half of what f had fallen from its start.
+
+        What is less than 5 % of f at the start does not count.
+        """
+        (start, best), end = self._before, float(self.history["objective"][-1])
+        given_back = max(GIVEN_BACK * (start - best), NEAR * abs(start), self.slack)
+        return self.rounds > 0 and not end - best <= given_back
+
+    @property
+    def best_round(self) -> int:
+        """The round of the smallest f(x)."""
+        return int(np.argmin(np.nan_to_num(self.history["objective"], nan=np.inf)))
+
+    @property
+    def _before(self) -> tuple[float, float]:
+        """f at the start, and the smallest f of start and rounds."""
+        f, start = self.history["objective"], self.start_objective
+        start = float(f[0]) if math.isnan(start) else start
+        return start, min(start, float(f[self.best_round]))
+
+    @property
+    def _ended_above_start(self) -> bool:
+        excess = float(self.history["objective"][-1]) - self._before[0]
+        return self.rounds > 0 and not excess <= self.slack
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the point where the run ended, in words; empty if nothing is."""
+        broken = DIVERGED in self.reasons
+        if not (broken or self._ended_above_start or self.ended_above_best):
+            return REASONS[PRECISION] if PRECISION in self.reasons else ""
+        (start, best), m = self._before, self.n_clients
+        where = f"round {self.best_round}" if best < start else "the start"
+        course = f"{start / m:.4g} at the start, {best / m:.4g} at its best ({where})"
+        advice = self.settings.get("advice", "")
+        if broken:
+            return (
+                f"the run diverged after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}, "
+                f"{course}: the parameters do not fit the data or each other; {advice}"
+            )
+        end = "above its start" if self._ended_above_start else "far above its best"
+        return (
+            f"the run ended {end}: f(x)/m = {self.mean_objective:.4g} after round {self.rounds}, "
+            f"{course}; {advice}"
+        )
 
     @property
     def message(self) -> str:
-        """Why the run stopped, in words."""
-        text = "; ".join(REASONS.get(reason, reason) for reason in self.reasons)
-        if DIVERGED in self.reasons:
-            text += (
-                f" after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}: the parameters "
-            )
-            text += f"do not fit the data or each other; {self.settings.get('advice', '')}"
-        return text
+        """Why the run stopped, and what is wrong with where it did, in words."""
+        why = [REASONS.get(reason, reason) for reason in self.reasons if reason != DIVERGED]
+        return "; ".join(dict.fromkeys(text for text in (*why, self.warning) if text))
 
     def summary(self) -> dict[str, Any]:
-        """The measures of the run as plain values; None where a measure does not exist."""
+        """The measures of the run as plain values; None where a measure does not exist.
+
+        ``start_objective`` and ``best_objective`` are f/m at the start and at the best of start
+        and rounds.
+        """
+        start, best = self._before
         return {
             "algorithm": self.algorithm["name"],
             "mean_objective": _finite(self.mean_objective),
+            "start_objective": _finite(start / self.n_clients),
+            "best_objective": _finite(best / self.n_clients),
+            "best_round": self.best_round,
             "rounds": self.rounds,
             "iterations": self.iterations,
             "accuracy": self.accuracy,
@@ -174,6 +240,8 @@ class Result:
             "reasons": list(self.reasons),
             "message": self.message,
             "diverged": self.diverged,
+            "ended_above_best": self.ended_above_best,
+            "warning": self.warning,
             "guarantee": self.guarantee,
         }
 
@@ -283,6 +351,8 @@ class Result:
             "rounds": self.rounds,
             "reasons": list(self.reasons),
             "total_time": self.total_time,
+            "start_objective": self.start_objective,
+            "slack": self.slack,
             "history": list(self.history),
         }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
@@ -347,6 +417,8 @@ class Result:
             reasons=tuple(meta["reasons"]),
             history={name: files[f"history_{name}"] for name in meta["history"]},
             total_time=meta["total_time"],
+            start_objective=meta.get("start_objective", math.nan),
+            slack=meta.get("slack", 0.0),
             settings=meta["settings"],
             versions=meta["versions"],
             **{name: files[name] for name in _ARRAYS},

@@ -23,7 +23,7 @@ from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
 from .reference import Outcome
 from .result import DivergenceWarning, Result
-from .stopping import DIVERGED, PRECISION, NoRule, StoppingRule, as_rule
+from .stopping import NEAR, PRECISION, ROUNDING, NoRule, StoppingRule, as_rule
 
 ENGINES = ("compiled", "reference")
 
@@ -130,7 +130,8 @@ def run(
     Warns
     -----
     DivergenceWarning
-        If the run diverges: it stops, and the result holds the last finite state.
+        If the run diverges, which stops it (the result holds the last finite state), or ends
+        above its start or far above its best, see `Result.diverged`, `Result.ended_above_best`.
 
     Examples
     --------
@@ -187,6 +188,9 @@ def run(
             start=start,
             every_accuracy=every_accuracy,
         )
+        if resolved.mechanism is not None and len(outcome.history["objective"]):
+            outcome.at_start = measured.value_at_start(start)
+        near = outcome.at_start if start is None else measured.value_at_start(None)
     if len(outcome.history["objective"]) == 0:
         raise ValueError(_why_it_overflows(resolved, problem, start))
     if PRECISION in outcome.reasons and len(outcome.history["objective"]) == 1:
@@ -203,7 +207,10 @@ def run(
         )  # fmt: skip
         history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
     description = {"description": data.summary(), **data.description}
-    return make_result(resolved, problem, description, source, engine, outcome, history, settings)
+    slack = ROUNDING * abs(outcome.at_start) if start is None else NEAR * abs(near)
+    return make_result(
+        resolved, problem, description, source, engine, outcome, history, settings, slack
+    )
 
 
 def check_algorithm(algorithm: Any) -> None:
@@ -268,10 +275,9 @@ def make_result(
     outcome: Outcome,
     history: dict[str, Any],
     settings: dict[str, Any],
+    slack: float,
 ) -> Result:
-    """The result of a finished run of the resolved `algorithm`; a warning if it diverged."""
-    if DIVERGED in outcome.reasons:
-        settings.setdefault("advice", algorithm.advice(problem))
+    """The result of a finished run of the resolved `algorithm`; a warning if it went wrong."""
     given = isinstance(source, GivenRandomness)
     result = Result(
         algorithm=algorithm.describe(),
@@ -290,10 +296,28 @@ def make_result(
         total_time=outcome.total_time,
         settings=settings,
         versions=dict(versions()),
+        start_objective=outcome.at_start,
+        slack=slack,
     )
-    if result.diverged:
-        warnings.warn(result.message, DivergenceWarning, stacklevel=3)
+    if result.warning:
+        settings["advice"] = settings.get("advice", "") + _advice(algorithm, problem)
+        warnings.warn(result.warning, DivergenceWarning, stacklevel=3)
     return result
+
+
+def _advice(algorithm: Algorithm, problem: Problem) -> str:
+    """What to change when a run went wrong."""
+    if algorithm.mechanism is not None:
+        # Bounds of the curvature would be computed from private rows.
+        return (
+            "more clients, more of them in a round or a larger total_epsilon make up for the "
+            "noise, and rows scaled by public bounds make less of it"
+        )
+    less_noise = "" if algorithm.noise_model.factor == 0 else ", less noise (a larger epsilon)"
+    return (
+        f"{algorithm.advice(problem)}; columns of one scale, more clients{less_noise} and fewer "
+        "local_steps can help too"
+    )
 
 
 def _why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str:

@@ -33,6 +33,15 @@ REASONS: dict[str, str] = {
     "floating-point numbers to hide a record, or either is too large",
 }
 
+#: A run from the default start has diverged if it ends above it, up to rounding, this share of f
+#: there; a run from a start that was given, which may be an optimum that noise leads away from,
+#: if it ends above it by more than that share of f at zero.
+ROUNDING, NEAR = 1e-9, 0.05
+
+#: A run ends far above its best if it gave back more than this share of what it had gained, and
+#: that is more than `NEAR` of f at the start.
+GIVEN_BACK = 0.5
+
 
 @dataclass(frozen=True)
 class StoppingRule:

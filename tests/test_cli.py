@@ -56,7 +56,7 @@ def test_json_is_the_result(capsys):
 
 def test_out_holds_result_history_summary_and_figure(capsys, tmp_path):
     out = tmp_path / "new"
-    code, text, _ = fedepm(capsys, "run", "--clients", 10, "--rounds", 3, "--out", out, "--quiet")
+    code, text, _ = fedepm(capsys, "run", "--clients", 50, "--rounds", 3, "--out", out, "--quiet")
     assert code == 0
     assert text.startswith("<Result fedepm")
     assert "wrote result.npz, history.csv, summary.json, history.png, history.svg in" in text
@@ -146,7 +146,7 @@ def test_a_file_of_classes(capsys, tmp_path):
     (tmp_path / "t.csv").write_text("a,b,kind\n" + "\n".join(rows) + "\n")
     code, out, _ = fedepm(
         capsys, "run", "--data", tmp_path / "t.csv", "--objective", "multinomial", "--clients", 3,
-        "--partition", "equal", "--noise", "none", "--rounds", 2,
+        "--partition", "equal", "--noise", "none", "--mu0", 200, "--rounds", 2,
     )  # fmt: skip
     assert code == 0
     assert "on 3 clients, 2 features, 3 classes" in out and "x -> 0, y -> 1, z -> 2" in out
@@ -199,7 +199,7 @@ def test_compare_prints_one_table_within_80_columns_and_writes(capsys, tmp_path)
 
 
 def test_compare_quiet_is_one_line_per_run(capsys):
-    code, out, err = fedepm(capsys, "compare", "--clients", 5, "--rounds", 1, "--quiet")
+    code, out, err = fedepm(capsys, "compare", "--clients", 50, "--rounds", 2, "--quiet")
     assert (code, err) == (0, "")
     assert [line.split(":")[0] for line in out.splitlines()] == [
         "<Result fedepm", "<Result sfedprox", "<Result sfedavg",
@@ -334,7 +334,7 @@ def test_an_unwritable_out_folder_is_found_before_the_run(capsys, tmp_path, monk
 def test_without_matplotlib(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     hint = "pip install 'fedepm-fast[plots]'"
-    code, out, err = fedepm(capsys, "run", "--clients", 5, "--rounds", 1, "--out", tmp_path, "-q")
+    code, out, err = fedepm(capsys, "run", "--clients", 50, "--rounds", 1, "--out", tmp_path, "-q")
     assert code == 0 and err.startswith("no figure: ") and hint in err
     assert "wrote result.npz, history.csv, summary.json in" in out
     monkeypatch.setattr("fedepm_fast.engine.simulate", None)  # found before the run
@@ -352,6 +352,25 @@ def test_divergence_is_said_and_code_1(capsys, tmp_path):
     assert "--learning-rate of" in err  # what to change, as it is typed
     record = json.loads(out)
     assert record["diverged"] and np.isfinite(record["x"]).all()
+
+
+def test_ending_above_the_start_is_said_and_code_1(capsys):
+    code, out, err = fedepm(capsys, "run", "--clients", 3)
+    assert code == 1
+    assert err.startswith("error: the run ended above its start: f(x)/m = 1.547 after round 3, ")
+    assert "0.6931 at the start, 0.5617 at its best (round 2); a penalty parameter --mu0 of" in err
+    assert "the run ended above its start" in " ".join(out.split())
+    code, _, err = fedepm(capsys, "compare", "--clients", 3, "--json")
+    assert code == 1 and err.startswith("error: fedepm: the run ended above its start: ")
+    # Far above its best, and below its start: a warning.
+    code, out, err = fedepm(capsys, "run", "--clients", 3, "--mu0", 0.5, "--json")
+    assert code == 0 and err.startswith("warning: the run ended far above its best: ")
+    record = json.loads(out)
+    assert (record["diverged"], record["ended_above_best"], record["best_round"]) == (False, True, 8)
+    assert record["warning"] in record["message"] and record["best_objective"] < 0.5
+    private = ["--private", "--total-epsilon", 0.1, "--seed", 1, "--clients", 3]
+    code, _, err = fedepm(capsys, "run", *private)
+    assert code == 1 and "or a larger --total-epsilon make up for the noise" in err
 
 
 def test_interrupt_is_code_130(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 from problems import small_data
 
-from fedepm_fast import FedEPM, Result, SFedAvg, run
+from fedepm_fast import DivergenceWarning, FedEPM, Result, SFedAvg, datasets, run
+from fedepm_fast.privacy import LaplaceMechanism
+from fedepm_fast.privacy.defaults import private_settings
 
 
 @pytest.fixture(scope="module")
 def result() -> Result:
-    return run(FedEPM(), small_data(), seed=2, rounds=6)
+    return run(FedEPM(mu0=100.0), small_data(), seed=2, rounds=6)
 
 
 def test_measures_follow_from_the_arrays(result):
@@ -117,7 +120,7 @@ def test_to_pandas(result):
 
 def test_regression_has_no_accuracy(tmp_path):
     result = run(
-        SFedAvg(learning_rate=0.05, epsilon=100.0),
+        SFedAvg(learning_rate=0.01, noise="none"),
         small_data(task="regression"),
         objective="least_squares",
         rounds=2,
@@ -138,3 +141,80 @@ def test_before_any_round():
 
 def test_repr(result):
     assert repr(result).startswith(f"<Result fedepm: f/m={result.mean_objective:.6g}, rounds=6")
+
+
+# Where a run ended -------------------------------------------------------------------------
+
+
+def ending(result: Result, means, start, slack=0.0) -> Result:
+    """`result` with other values of f/m."""
+    history = {**result.history, "objective": 6 * np.array(means)}
+    return dataclasses.replace(
+        result, history=history, rounds=len(means) - 1, start_objective=6 * start, slack=6 * slack
+    )
+
+
+@pytest.mark.parametrize(
+    ("means", "start", "slack", "end"),
+    [
+        ([0.70, 0.60, 0.55], 0.69, 0.0, ""),
+        ([0.67, 0.56, 1.547], 0.69, 0.0, "above its start"),
+        ([0.70, 0.66, 0.691], 0.69, 0.0, "above its start"),
+        # Noise made the first point worse than the end is, which is still above the start.
+        ([900.0, 90.0, 9.0], 0.69, 0.0, "above its start"),
+        ([0.70, math.inf], 0.69, 0.0, "above its start"),
+        ([0.70, 0.30, 0.55], 0.69, 0.0, "far above its best"),
+        ([0.70, 0.55, 0.62], 0.69, 0.0, ""),
+        # More than half of a fall that is nothing beside f is given back.
+        ([0.70, 0.68, 0.689], 0.69, 0.0, ""),
+        # From a start near the optimum noise leads away.
+        ([0.57, 0.55, 0.57], 0.55, 0.03, ""),
+        ([0.57, 0.55, 0.59], 0.55, 0.03, "above its start"),
+        ([0.70], 0.69, 0.0, ""),
+    ],
+)
+def test_where_a_run_ended_is_told(result, means, start, slack, end):
+    found = ending(result, means, start, slack)
+    assert found.diverged == (end == "above its start")
+    assert (f"the run ended {end}: " in found.warning) == bool(end) == bool(found.warning)
+    assert found.warning in found.message
+    summary = found.summary()
+    assert summary["warning"] == found.warning and summary["diverged"] == found.diverged
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_numbers_of_a_run_that_ended_above_its_start(tmp_path):
+    data = datasets.adult(clients=3, seed=0)
+    for engine in ("compiled", "reference"):
+        with pytest.warns(DivergenceWarning, match="the run ended above its start") as caught:
+            found = run(FedEPM(), data, seed=0, engine=engine)
+        assert len(caught) == 1 and caught[0].filename == __file__
+        assert found.diverged and found.ended_above_best
+        assert found.reasons == ("objective_and_gradient_rise",)
+        told = "f(x)/m = 1.547 after round 3, 0.6931 at the start, 0.5617 at its best (round 2)"
+        assert told in found.warning and told in " ".join(str(found).split())
+        assert "mu0 of 10 or more" in found.warning  # which helps
+        assert found.start_objective == pytest.approx(3 * math.log(2), rel=1e-14)
+    assert run(FedEPM(mu0=10.0), data, seed=0).mean_objective < 0.5
+    found.save(tmp_path / "r.npz")
+    assert Result.load(tmp_path / "r.npz").warning == found.warning
+
+
+def test_a_run_from_the_optimum_may_end_a_little_above_it():
+    data = datasets.adult(clients=100, seed=0)
+    best = run(FedEPM(), data, seed=0)
+    again = run(FedEPM(), data, seed=1, start=best.x)
+    assert again.mean_objective > best.mean_objective and again.warning == ""
+    assert again.start_objective == pytest.approx(100 * best.mean_objective, rel=1e-12)
+    assert again.slack == pytest.approx(5 * math.log(2), rel=1e-14)
+
+
+def test_private_runs_are_told_to_the_experimenter_and_not_changed():
+    mechanism = LaplaceMechanism(total_epsilon=0.1, public_scaling=True)
+    settings = private_settings(0.1)
+    rounds = settings.pop("rounds")
+    data = datasets.adult(clients=3, seed=0)
+    with pytest.warns(DivergenceWarning, match="ended above its start.*a larger total_epsilon"):
+        found = run(FedEPM(mechanism=mechanism, **settings), data, seed=1, rounds=rounds)
+    assert found.rounds == rounds and found.reasons == ("max_rounds",) and found.diverged
+    assert "stable" not in found.warning  # bounds of the curvature depend on the rows
