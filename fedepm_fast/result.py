@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ._extras import require
 from ._files import replacing
-from .stopping import DIVERGED, GIVEN_BACK, NEAR, PRECISION, REASONS
+from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +81,7 @@ class Result:
         f, summed over clients, at the start, before any noise. NaN in files of versions that did
         not record it: round 0 stands for it then.
     slack : float
-        By how much f may end above that before a run counts as diverged.
+        By how much f may end above that before a run counts as ended above its start.
     """
 
     algorithm: dict[str, Any]
@@ -155,22 +155,32 @@ class Result:
 
     @property
     def diverged(self) -> bool:
-        """Whether the run was stopped because it diverged, or ended above its start.
+        """Whether the run was stopped because it diverged, or ended above its start by over 1 %.
 
         A start that was given may be near an optimum, where noise leads away from it: by 5 % of
         f at zero a run may end above such a start (of f there, with `run_callables`). A run of no
         rounds has not diverged.
         """
-        return DIVERGED in self.reasons or PRECISION in self.reasons or self._ended_above_start
+        if DIVERGED in self.reasons or PRECISION in self.reasons:
+            return True
+        return self._rose(RISE_OF_DIVERGED * abs(self._before[0]))
+
+    @property
+    def ended_above_start(self) -> bool:
+        """Whether the run ended above its start, if by less than makes it `diverged`.
+
+        From a start that was given, by more than 5 % of f at zero.
+        """
+        return self._rose(0.0)
 
     @property
     def ended_above_best(self) -> bool:
         """Whether the run gave back more than half of what f had fallen from its start.
 
-        What is less than 5 % of f at the start does not count.
+        What is less than 10 % of f at the start does not count.
         """
         (start, best), end = self._before, float(self.history["objective"][-1])
-        given_back = max(GIVEN_BACK * (start - best), NEAR * abs(start), self.slack)
+        given_back = max(GIVEN_BACK * (start - best), FAR * abs(start), self.slack)
         return self.rounds > 0 and not end - best <= given_back
 
     @property
@@ -185,16 +195,16 @@ class Result:
         start = float(f[0]) if math.isnan(start) else start
         return start, min(start, float(f[self.best_round]))
 
-    @property
-    def _ended_above_start(self) -> bool:
+    def _rose(self, allowed: float) -> bool:
+        """Whether f ended above the start by more than is allowed and than `slack`."""
         excess = float(self.history["objective"][-1]) - self._before[0]
-        return self.rounds > 0 and not excess <= self.slack
+        return self.rounds > 0 and not excess <= max(allowed, self.slack)
 
     @property
     def warning(self) -> str:
         """What is wrong with the point where the run ended, in words; empty if nothing is."""
         broken = DIVERGED in self.reasons
-        if not (broken or self._ended_above_start or self.ended_above_best):
+        if not (broken or self.ended_above_start or self.ended_above_best):
             return REASONS[PRECISION] if PRECISION in self.reasons else ""
         (start, best), m = self._before, self.n_clients
         where = f"round {self.best_round}" if best < start else "the start"
@@ -205,7 +215,7 @@ class Result:
                 f"the run diverged after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}, "
                 f"{course}: the parameters do not fit the data or each other; {advice}"
             )
-        end = "above its start" if self._ended_above_start else "far above its best"
+        end = "above its start" if self.ended_above_start else "far above its best"
         return (
             f"the run ended {end}: f(x)/m = {self.mean_objective:.4g} after round {self.rounds}, "
             f"{course}; {advice}"
@@ -240,6 +250,7 @@ class Result:
             "reasons": list(self.reasons),
             "message": self.message,
             "diverged": self.diverged,
+            "ended_above_start": self.ended_above_start,
             "ended_above_best": self.ended_above_best,
             "warning": self.warning,
             "guarantee": self.guarantee,

@@ -366,7 +366,11 @@ def test_ending_above_the_start_is_said_and_code_1(capsys):
     code, out, err = fedepm(capsys, "run", "--clients", 3, "--mu0", 0.5, "--json")
     assert code == 0 and err.startswith("warning: the run ended far above its best: ")
     record = json.loads(out)
-    assert (record["diverged"], record["ended_above_best"], record["best_round"]) == (False, True, 8)
+    assert (record["diverged"], record["ended_above_best"], record["best_round"]) == (
+        False,
+        True,
+        8,
+    )
     assert record["warning"] in record["message"] and record["best_objective"] < 0.5
     private = ["--private", "--total-epsilon", 0.1, "--seed", 1, "--clients", 3]
     code, _, err = fedepm(capsys, "run", *private)

@@ -159,14 +159,14 @@ def ending(result: Result, means, start, slack=0.0) -> Result:
     [
         ([0.70, 0.60, 0.55], 0.69, 0.0, ""),
         ([0.67, 0.56, 1.547], 0.69, 0.0, "above its start"),
-        ([0.70, 0.66, 0.691], 0.69, 0.0, "above its start"),
+        ([0.70, 0.66, 0.697], 0.69, 0.0, "above its start"),
         # Noise made the first point worse than the end is, which is still above the start.
         ([900.0, 90.0, 9.0], 0.69, 0.0, "above its start"),
         ([0.70, math.inf], 0.69, 0.0, "above its start"),
         ([0.70, 0.30, 0.55], 0.69, 0.0, "far above its best"),
         ([0.70, 0.55, 0.62], 0.69, 0.0, ""),
         # More than half of a fall that is nothing beside f is given back.
-        ([0.70, 0.68, 0.689], 0.69, 0.0, ""),
+        ([0.70, 0.63, 0.68], 0.69, 0.0, ""),
         # From a start near the optimum noise leads away.
         ([0.57, 0.55, 0.57], 0.55, 0.03, ""),
         ([0.57, 0.55, 0.59], 0.55, 0.03, "above its start"),
@@ -181,6 +181,12 @@ def test_where_a_run_ended_is_told(result, means, start, slack, end):
     summary = found.summary()
     assert summary["warning"] == found.warning and summary["diverged"] == found.diverged
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_little_above_the_start_is_told_and_not_diverged(result):
+    found = ending(result, [0.70, 0.66, 0.695], 0.69)
+    assert found.ended_above_start and not found.diverged
+    assert "the run ended above its start: f(x)/m = 0.695 after round 2, 0.69 at" in found.warning
 
 
 def test_numbers_of_a_run_that_ended_above_its_start(tmp_path):
