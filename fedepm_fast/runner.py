@@ -189,8 +189,8 @@ def run(
             every_accuracy=every_accuracy,
         )
         if resolved.mechanism is not None and len(outcome.history["objective"]):
-            outcome.at_start = measured.value_at_start(start)
-        near = outcome.at_start if start is None else measured.value_at_start(None)
+            outcome.at_start = measures.problem.value_at_start(start)
+        near = outcome.at_start if start is None else measures.problem.value_at_start(None)
     if len(outcome.history["objective"]) == 0:
         raise ValueError(_why_it_overflows(resolved, problem, start))
     if PRECISION in outcome.reasons and len(outcome.history["objective"]) == 1:

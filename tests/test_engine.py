@@ -37,9 +37,6 @@ from fedepm_fast.objectives import Logistic, as_objective
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
 from fedepm_fast.stopping import RULES, NoRule, ReleasedRule, StoppingRule, TextRule
 
-# Many of the random parameters below diverge, in the same way for both.
-pytestmark = pytest.mark.filterwarnings("ignore::fedepm_fast.DivergenceWarning")
-
 ALGORITHMS = (FedEPM, SFedAvg, SFedProx)
 
 
