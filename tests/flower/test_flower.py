@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -363,3 +364,34 @@ def test_the_example_app_ends_where_a_run_does(monkeypatch, capsys, tmp_path):
     config |= {"checkpoint": str(tmp_path), "total-epsilon": 1.0}
     server_app.main(InProcessGrid(clients.app, config), Context(1, 0, {}, RecordDict(), config))
     assert "each client: epsilon <= 1 (pure), for each record" in capsys.readouterr().out
+
+
+def test_the_example_converges_as_its_readme_says(monkeypatch):
+    folder = Path(__file__).parents[2] / "examples" / "flower_adult"
+    monkeypatch.syspath_prepend(folder)
+    from flower_adult import task
+
+    config = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    (algorithm, rounds), p = task.plan(config), task.problem(20)
+    means = run(algorithm, p.data, seed=0, rounds=rounds).history["objective"] / 20
+    assert (config["clients"], rounds) == (20, 40)
+    assert (np.diff(means) < 0).all()
+    optimum = p.optimum(method="newton").value / 20
+    assert f"{means[-1]:.4f} with 20 clients; the optimum is {optimum:.4f}" in (
+        (folder / "README.md").read_text()
+    )
+    # The paper's parameters, for comparison.
+    paper = run(FedEPM(), p.data, seed=0, rounds=15).history["objective"] / 20
+    assert (round(paper.min(), 3), round(paper[-1], 3)) == (0.516, 0.597)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 5.0])
+def test_the_private_example_beats_the_larger_class(monkeypatch, epsilon):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "flower_adult")
+    from flower_adult import task
+
+    config = {"clients": 20, "rounds": 40, "total-epsilon": epsilon}
+    (algorithm, rounds), p = task.plan(config), task.problem(20)
+    assert rounds == 10
+    found = [p.accuracy(run(algorithm, p.data, seed=s, rounds=rounds).x) for s in range(10)]
+    assert np.median(found) > 0.755 and min(found) > 0.75

@@ -13,7 +13,7 @@ from flower_adult.task import plan, problem
 def make_client(context: Context) -> Client | PrivateClient:
     i, config = int(context.node_config["partition-id"]), context.run_config
     m, folder = int(config["clients"]), config["checkpoint"]
-    p, (algorithm, _, uploads) = problem(m), plan(config)
+    p, (algorithm, rounds) = problem(m), plan(config)
     if algorithm.mechanism is not None:
         if not folder:
             raise ValueError("a private run needs a checkpoint folder, for the clients' ledgers")
@@ -24,7 +24,7 @@ def make_client(context: Context) -> Client | PrivateClient:
             labels,
             index=i,
             clients=m,
-            uploads=uploads,
+            uploads=rounds,
             path=f"{folder}/ledger-{i}",
         )
     return Client(
