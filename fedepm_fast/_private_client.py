@@ -75,7 +75,8 @@ class PrivateClient:
         budget is split over so many.
     path : path-like
         The ledger. Who loses it, or puts an old one in its place, loses the guarantee. It belongs
-        to one client and one federation: rounds count on.
+        to one client and one federation: rounds count on. Its folder is the client's alone: a
+        client that is killed may leave an upload there that is not accounted for.
     largest_jump : int
         How many rounds later than its last one, or than -1 before the first, a round may be that
         the client takes part in. Rounds never go back, so that a server that names one far ahead

@@ -139,13 +139,13 @@ class FedEPMStrategy(Strategy):
     ) -> Iterable[Message]:
         server = self.restore(arrays)
         nodes = self._meet(server, grid)
-        tau, x, chosen = server.open_round()
+        tau, x, _ = server.open_round()
         record = RecordDict(
             {ARRAYS: self._layout.record(x), CONFIG: self._config(config, tau, server_round)}
         )
         node_of = {client: node for node, client in self._client_of.items() if node in nodes}
         messages = []
-        for client in chosen.tolist():
+        for client in server.awaited.tolist():  # after a restart, not those that have replied
             if client in node_of:
                 messages.append(Message(record, node_of[client], MessageType.TRAIN))
             else:

@@ -116,6 +116,7 @@ def test_a_restarted_server_goes_on(tmp_path):
     # Killed with the clients' work of round 3 done, and its replies lost.
     killed = strategy(path=tmp_path)
     grid.send_and_receive(killed.configure_train(1, START, ConfigRecord(), grid))
+    killed.restore(START).close()  # as its end does
     restarted = strategy(path=tmp_path)
     done = restarted.restore(START).tau
     assert done == 3
