@@ -97,6 +97,28 @@ ClientColumn = Annotated[
     str | None,
     typer.Option(help="Column of the file that names each row's client.", metavar="COLUMN"),
 ]
+FileFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="Of the file: svmlight, csv, parquet, npy or npz.",
+        show_default="from its name",
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV file names its columns.",
+        show_default="what it looks like",
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a CSV file: a character, or tab.", show_default="one of , ; tab |", metavar="CHAR"
+    ),
+]
 Partition = Annotated[
     str | None,
     typer.Option(help="random (the paper's), equal or dirichlet.", show_default="random"),
@@ -138,7 +160,10 @@ OF_ALGORITHM = (
 )
 
 #: Options that say which data; with `seed` and `objective` the arguments of `load_data`.
-OF_DATA = ("data", "clients", "label", "client_column", "partition", "concentration", "scale")
+OF_DATA = (
+    "data", "clients", "label", "client_column", "format", "header", "separator", "partition",
+    "concentration", "scale",
+)  # fmt: skip
 
 
 def options_of(ctx: typer.Context, names: Iterable[str]) -> dict[str, Any]:
@@ -163,6 +188,9 @@ def load_data(
     objective: str,
     label: str | None,
     client_column: str | None,
+    format: str | None,
+    header: bool | None,
+    separator: str | None,
     partition: str | None,
     concentration: float | None,
     scale: bool,
@@ -178,6 +206,9 @@ def load_data(
         "concentration": concentration,
         "label": label,
         "client_column": client_column,
+        "format": format,
+        "header": header,
+        "separator": separator,
         "scale": scale,
     }
     if data == "adult":

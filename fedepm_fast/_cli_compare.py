@@ -23,6 +23,7 @@ WIDTH = 80
 
 
 def compare(
+    ctx: typer.Context,
     clients: common.Clients = None,
     local_steps: common.LocalSteps = 12,
     participation: common.Participation = 0.5,
@@ -45,6 +46,9 @@ def compare(
     data: common.Data = "adult",
     label: common.Label = None,
     client_column: common.ClientColumn = None,
+    format: common.FileFormat = None,
+    header: common.Header = None,
+    separator: common.Separator = None,
     partition: common.Partition = None,
     concentration: common.Concentration = None,
     scale: common.Scale = True,
@@ -75,15 +79,7 @@ def compare(
     algorithms = [common.make(ALGORITHMS[name], options, lenient=True) for name in ORDER]
     goal = common.make_objective(objective, beta, huber_delta)
     federated = common.load_data(
-        data,
-        clients=clients,
-        seed=seed,
-        objective=objective,
-        label=label,
-        client_column=client_column,
-        partition=partition,
-        concentration=concentration,
-        scale=scale,
+        seed=seed, objective=objective, **common.options_of(ctx, common.OF_DATA)
     )
     out = common.check_out(out)
     check_plot(plot)

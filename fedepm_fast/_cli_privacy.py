@@ -43,6 +43,7 @@ def audit(
 
 
 def tradeoff(
+    ctx: typer.Context,
     epsilons: Annotated[
         str, typer.Option(help="Total epsilons, separated by commas.", metavar="LIST")
     ] = "0.25,0.5,1,2,5,10,20",
@@ -52,6 +53,9 @@ def tradeoff(
     data: common.Data = "adult",
     label: common.Label = None,
     client_column: common.ClientColumn = None,
+    format: common.FileFormat = None,
+    header: common.Header = None,
+    separator: common.Separator = None,
     partition: common.Partition = None,
     concentration: common.Concentration = None,
     scale: common.Scale = True,
@@ -82,10 +86,8 @@ def tradeoff(
 
     def split(split_seed: int) -> Any:
         return common.load_data(
-            data, clients=clients, seed=split_seed, objective="logistic", label=label,
-            client_column=client_column, partition=partition, concentration=concentration,
-            scale=scale,
-        )  # fmt: skip
+            seed=split_seed, objective="logistic", **common.options_of(ctx, common.OF_DATA)
+        )
 
     with common.bar(common.live(quiet or json)) as show:
         found = compute(

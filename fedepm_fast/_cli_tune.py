@@ -76,6 +76,9 @@ def tune(
     data: common.Data = "adult",
     label: common.Label = None,
     client_column: common.ClientColumn = None,
+    format: common.FileFormat = None,
+    header: common.Header = None,
+    separator: common.Separator = None,
     partition: common.Partition = None,
     concentration: common.Concentration = None,
     scale: common.Scale = True,
@@ -133,7 +136,7 @@ def tune(
         print(repr(result))
         print(command)
     else:
-        print(result, "", command, "", result.code().rstrip(), sep="\n")
+        print(federated.summary(), result, "", command, "", result.code().rstrip(), sep="\n")
     if paths:
         print(common.wrote(paths))
 

@@ -6,10 +6,8 @@ parser that reads line by line, which alone decides what is allowed and what an 
 
 from __future__ import annotations
 
-import gzip
 import re
 import warnings
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ._compressed import DAMAGED, open_file
 from ._validation import check_int
 
 Array = NDArray[Any]
 
 BLOCK = 1 << 22  # bytes
-LARGEST_INDEX = 2**31 - 1
+#: A model has a number for every index up to the largest: 0.8 GB for this one.
+LARGEST_INDEX = 10**8
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _COMMENT = re.compile(rb"#[^\n]*")
 # Classes of bytes; whatever else occurs is for the parser of lines.
@@ -66,7 +67,7 @@ def read(path: Path, n_features: int | None) -> tuple[Any, Array]:
             parsed = parse_block(block)
             blocks.append(parse_lines(block, line) if parsed is None else parsed)
             line += block.count(b"\n")
-    except (EOFError, OSError, zlib.error) as error:
+    except DAMAGED as error:
         raise ValueError(f"{path} cannot be read beyond line {line}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from None
@@ -85,9 +86,12 @@ def read(path: Path, n_features: int | None) -> tuple[Any, Array]:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """The file in pieces that end where a line ends."""
-    with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            yield block + file.readline()
+    with open_file(path) as file:
+        mark = file.read(len(BYTE_ORDER_MARK))
+        before = b"" if mark == BYTE_ORDER_MARK else mark
+        while block := before + file.read(BLOCK):
+            yield block if block.endswith(b"\n") else block + file.readline()
+            before = b""
 
 
 def parse_block(block: bytes) -> Lines | None:
@@ -176,7 +180,10 @@ def _entry(cell: bytes, before: int, indices: list[int], values: list[float]) ->
         raise ValueError(f"index {_shown(name)} is not a whole number")
     index = int(name[:20])
     if not 1 <= index <= LARGEST_INDEX:
-        raise ValueError(f"index {index} must be at least 1 and at most {LARGEST_INDEX}")
+        raise ValueError(
+            f"index {index} must be at least 1 and at most {LARGEST_INDEX}: a model has a number "
+            "for every index up to the largest"
+        )
     if index <= before:
         raise ValueError(f"indices must increase along a line, got {index} after {before}")
     indices.append(index)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +114,7 @@ def check_array(
     ``None`` in `shape` allows any length. With `finite`, NaN and infinities are
     refused and the first offender is named. An integer `dtype` takes whole numbers only.
     """
-    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
-        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
+    refuse_masked(name, value)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -146,39 +147,131 @@ def check_array(
     return converted
 
 
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise ValueError if `value` is a masked array with masked entries."""
+    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
+        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
+
+
+def numbers_of(name: str, value: Any) -> Any:
+    """`value`, where it is a data frame or holds objects, as an array of floats.
+
+    Frames of any mixture of integers, floats and booleans are, NumPy's, nullable, Arrow's,
+    categorical or as objects; missing entries are NaN. Other arrays are returned as they are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the column and the row of what is not a number.
+    """
+    names = column_names(value)
+    refuse_masked(name, value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return value  # whoever checks its shape says what is wrong
+    kinds = "OT" if names is None else "OTmMc"
+    if array.dtype.kind not in kinds or array.ndim not in (1, 2):
+        return array
+    if array.ndim == 1:
+        return numbers_of_column(name, array)
+    # Column by column: what an array of the whole frame makes of dates and times is not theirs.
+    parts = array.T if names is None else _columns(value)
+    columns = [
+        numbers_of_column(f"{name}, column {j if names is None else names[j]!r},", c)
+        for j, c in enumerate(parts)
+    ]
+    single = bool(columns) and all(column.dtype == np.float32 for column in columns)
+    table = np.empty(array.shape, dtype=np.float32 if single else np.float64)
+    for j, column in enumerate(columns):
+        table[:, j] = column
+    return table
+
+
+def column_names(value: Any) -> tuple[Any, ...] | None:
+    """The names of a data frame's columns."""
+    columns = getattr(value, "columns", None)
+    return None if columns is None or callable(columns) else tuple(columns)
+
+
+def _columns(frame: Any) -> list[Any]:
+    if hasattr(frame, "iloc"):  # names may be there twice
+        return [frame.iloc[:, j] for j in range(frame.shape[1])]
+    return [frame[name] for name in frame.columns]
+
+
+def numbers_of_column(name: str, column: Any) -> NDArray[Any]:
+    """A column as an array of numbers, NaN where they are missing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Beginning with `name`, and naming the row.
+    """
+    array = np.asarray(column)
+    if array.dtype.kind in "buif":
+        return array
+    if array.dtype.kind not in "OT":
+        raise TypeError(f"{name} must be numbers, got dtype {array.dtype}")
+    numbers = np.empty(len(array))
+    for row, entry in enumerate(array.tolist()):
+        if _is_missing(entry):
+            numbers[row] = np.nan
+            continue
+        if not isinstance(entry, (Real, Decimal, np.bool_)):
+            raise TypeError(f"{name} must be numbers, got {entry!r} in row {row}")
+        try:
+            numbers[row] = float(entry)
+        except OverflowError:
+            raise ValueError(f"{name} must be numbers below 1.8e308, in row {row}") from None
+    return numbers
+
+
 def check_values(name: str, value: Any) -> NDArray[Any]:
     """Return `value`, a vector of labels or ids, as numbers or strings with none missing.
 
     Object arrays, as pandas gives them, become the plain type of their entries.
     """
-    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
-        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
+    refuse_masked(name, value)
     array = np.asarray(value)
     if array.ndim != 1 or len(array) == 0:
         raise ValueError(f"{name} must be a vector, one entry per row, got shape {array.shape}")
-    if array.dtype.kind in "OT":
-        missing = [i for i, entry in enumerate(array) if _is_missing(entry)]
+    check_finite(name, array)
+    if array.dtype.kind in "OT" or isinstance(value, (list, tuple)):
+        entries = list(value) if isinstance(value, (list, tuple)) else array.tolist()
+        missing = [i for i, entry in enumerate(entries) if _is_missing(entry)]
         if missing:
             raise ValueError(
-                f"{name} must not be missing, got {array[missing[0]]!r} at index {missing[0]} "
+                f"{name} must not be missing, got {entries[missing[0]]!r} at index {missing[0]} "
                 f"({len(missing)} such entr{'y' if len(missing) == 1 else 'ies'})"
             )
-        array = np.array(array.tolist())
+        array = np.array(entries)
+        if array.ndim == 1 and array.dtype.kind in "buifUS":
+            # One type for all must not make equal what is not: 1 and "1", 2**53 + 1 and 0.5.
+            changed = [i for i, e in enumerate(array.tolist()) if not bool(e == entries[i])]
+            if changed:
+                i = changed[0]
+                raise TypeError(
+                    f"{name} must be all numbers of one kind or all strings, got "
+                    f"{entries[i]!r} among others at index {i}"
+                )
     if array.dtype.kind not in "buifUS" or array.ndim != 1:
         raise TypeError(f"{name} must be numbers or strings, got dtype {array.dtype}")
-    check_finite(name, array)
     return array
 
 
 def _is_missing(entry: Any) -> bool:
     try:
         return entry is None or bool(entry != entry)
-    except TypeError:  # pandas.NA has no truth value
+    except (TypeError, ValueError):  # pandas.NA has no truth value
         return True
 
 
-def check_finite(name: str, array: NDArray[Any]) -> None:
-    """Raise ValueError naming the first entry of `array` that is NaN or infinite."""
+def check_finite(name: str, array: NDArray[Any], columns: Sequence[str] | None = None) -> None:
+    """Raise ValueError naming the first entry of `array` that is NaN or infinite.
+
+    `columns` are the names of the columns of a table.
+    """
     if array.dtype.kind != "f":
         return
     # A finite sum has finite terms, and needs no temporary; an infinite one may be an overflow.
@@ -186,8 +279,18 @@ def check_finite(name: str, array: NDArray[Any]) -> None:
         if np.isfinite(array.sum()) or np.isfinite(array).all():
             return
     where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-    count = int((~np.isfinite(array)).sum())
+    raise_not_finite(name, array[where], where, int((~np.isfinite(array)).sum()), columns)
+
+
+def raise_not_finite(
+    name: str, entry: Any, where: tuple[int, ...], count: int, columns: Sequence[str] | None
+) -> NoReturn:
+    """Say that an entry of an array or a table is NaN or infinite."""
+    at = (
+        f"at index {where}"
+        if columns is None
+        else f"in row {where[0]} (the first is 0), column {columns[where[1]]!r}"
+    )
     raise ValueError(
-        f"{name} must be finite, got {array[where]} at index {where} "
-        f"({count} such entr{'y' if count == 1 else 'ies'})"
+        f"{name} must be finite, got {entry} {at} ({count} such entr{'y' if count == 1 else 'ies'})"
     )

@@ -141,6 +141,4 @@ def command_options(command: str) -> dict[str, str]:
         for option in (*parameter.opts, *parameter.secondary_opts):
             if option.startswith("--"):
                 options[option[2:].replace("-", "_")] = option
-    if "client_column" in options:
-        options["client"] = options["client_column"]  # as the loaders call it
     return options

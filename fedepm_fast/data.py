@@ -14,7 +14,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ._validation import MAX_SEED, check_array, check_choice, check_finite, check_int, check_values
+from ._validation import (
+    MAX_SEED,
+    check_array,
+    check_choice,
+    check_finite,
+    check_int,
+    check_values,
+    column_names,
+    numbers_of,
+    raise_not_finite,
+    refuse_masked,
+)
 from .partition import ByColumn, Partitioner
 
 if TYPE_CHECKING:
@@ -63,11 +74,11 @@ class FederatedData:
     _narrow: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
-        features = _check_features(self.features)
-        d, n = features.shape
         if self.feature_names is None:
             self._set(feature_names=_column_names(self.features))
-        labels = check_array("labels", self.labels, shape=(d,))
+        features = _check_features(self.features, self.feature_names)
+        d, n = features.shape
+        labels = check_array("labels", numbers_of("labels", self.labels), shape=(d,))
         sizes = _check_sizes(self.client_sizes, d)
         # What is held will be frozen, so an array that the caller may write to is copied.
         self._set(
@@ -130,10 +141,7 @@ class FederatedData:
             The names, see the class.
         """
         given = list(clients)
-        pairs: list[tuple[Any, Any]] = [
-            (f if sparse.issparse(f) else np.asarray(f), np.asarray(b)) for f, b in given
-        ]
-        if not pairs:
+        if not given:
             raise ValueError("clients must hold at least one (features, labels) pair, got none")
         names = [_column_names(f) for f, _ in given]
         for i, found in enumerate(names):
@@ -142,17 +150,26 @@ class FederatedData:
                     f"clients[{i}] must have the columns of clients[0], in their order, "
                     f"got {', '.join(found)} instead of {', '.join(names[0])}"
                 )
-        for i, (f, b) in enumerate(pairs):
-            if f.ndim != 2 or b.ndim != 1 or f.shape[0] != len(b):
+        pairs: list[tuple[Any, Any]] = []
+        for i, (features, labels) in enumerate(given):
+            f: Any = features
+            if not sparse.issparse(features):
+                f = numbers_of(f"features of clients[{i}]", features)
+            refuse_masked(f"labels of clients[{i}]", labels)
+            b = np.asarray(labels)
+            if np.ndim(f) != 2 or b.ndim != 1 or f.shape[0] != len(b):
                 raise ValueError(
                     f"clients[{i}] must be features (d_i, n) and labels (d_i,), "
-                    f"got shapes {f.shape} and {b.shape}"
+                    f"got shapes {np.shape(f)} and {b.shape}"
                 )
-            if f.shape[1] != pairs[0][0].shape[1]:
+            if pairs and f.shape[1] != pairs[0][0].shape[1]:
                 raise ValueError(
                     f"clients[{i}] must have {pairs[0][0].shape[1]} features like clients[0], "
                     f"got {f.shape[1]}"
                 )
+            if not sparse.issparse(f):
+                check_finite(f"features of clients[{i}]", f, names[i])
+            pairs.append((f, b))
         anything_sparse = any(sparse.issparse(f) for f, _ in pairs)
         stack = sparse.vstack if anything_sparse else np.concatenate
         features = stack([f for f, _ in pairs])
@@ -220,13 +237,13 @@ class FederatedData:
                     f"every row, got {partition!r}"
                 )
             partition = ByColumn(partition)
-        table = _check_features(features)
+        names = _column_names(features) if feature_names is None else tuple(map(str, feature_names))
+        table = _check_features(features, names)
         d = table.shape[0]
         if np.shape(labels) != (d,):
             raise ValueError(f"labels must have shape ({d},), got {np.shape(labels)}")
         y, found = _labels(labels, task)
         note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
-        names = _column_names(features) if feature_names is None else tuple(map(str, feature_names))
         if names is not None and len(names) != table.shape[1]:
             raise ValueError(f"feature_names must have {table.shape[1]} entries, got {len(names)}")
         if scale is not None:
@@ -435,16 +452,31 @@ class FederatedData:
         return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
 
     def summary(self) -> str:
-        """One line: source, rows, features, clients, sizes, and what was done to the table."""
+        """One line: source, rows, features, clients, sizes, and what was made of the table.
+
+        For a file that is the columns of labels and clients, how labels were mapped, an index
+        that was left out, and whether columns were scaled.
+        """
         sizes = self.client_sizes
         text = (
             f"{self.description.get('source', 'arrays')}: {self.n_samples} rows, "
             f"{self.n_features} features, {self.n_clients} clients of {sizes.min()} to "
             f"{sizes.max()} rows"
         )
+        mapped, note = "", self.description
         if self.label_mapping:
             pairs = [f"{a} -> {b}" for a, b in self.label_mapping.items()]
-            text += "; labels " + ", ".join([*pairs[:5], *["..."] * (len(pairs) > 5)])
+            mapped = ", ".join([*pairs[:5], *["..."] * (len(pairs) > 5)])
+        if "label_column" in note:
+            text += f"; label column {note['label_column']}" + f" ({mapped})" * bool(mapped)
+        elif mapped:
+            text += f"; labels {mapped}"
+        if "format" in note:  # a file
+            if "client_column" in note:
+                text += f"; client column {note['client_column']}"
+            if note.get("unnamed_index"):
+                text += "; first column, without a name, left out as an index"
+            text += f"; columns {'scaled to unit norm' if note.get('scale') else 'not scaled'}"
         if zeros := self.description.get("zero_columns"):
             names = [self.feature_names[j] if self.feature_names else str(j) for j in zeros[:5]]
             text += f"; only zeros in column{'s' if len(zeros) > 1 else ''} {', '.join(names)}"
@@ -469,7 +501,7 @@ def _labels(values: ArrayLike, task: str) -> tuple[NDArray[np.float64], dict[str
     """Labels as float64, and what the description says of them."""
     check_choice("task", task, TASKS)
     if task == "regression":
-        return check_array("labels", values), {"task": task}
+        return check_array("labels", numbers_of("labels", values)), {"task": task}
     y, mapping = class_labels(values, two=task == "classification")
     return y, {"task": task} | ({} if mapping is None else {"label_mapping": mapping})
 
@@ -556,11 +588,11 @@ def divide_columns(features: Any, norms: NDArray[np.float64]) -> None:
 
 def _column_names(features: Any) -> tuple[str, ...] | None:
     """The names of a DataFrame's columns, if all of them are strings."""
-    names = tuple(getattr(features, "columns", ()))
+    names = column_names(features)
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def _check_features(features: Any) -> Any:
+def _check_features(features: Any, names: tuple[str, ...] | None) -> Any:
     """Features as finite C-contiguous or CSR floats; may share the memory of what is given."""
     if sparse.issparse(features):
         if features.dtype.kind not in "buif":
@@ -574,19 +606,19 @@ def _check_features(features: Any) -> Any:
         if not held.has_canonical_format:
             held = held.copy()
             held.sum_duplicates()
-        if not np.isfinite(held.data).all():
-            entry = int(np.flatnonzero(~np.isfinite(held.data))[0])
-            row = int(np.searchsorted(held.indptr, entry, side="right")) - 1
-            raise ValueError(
-                f"features must be finite, got {held.data[entry]} at index "
-                f"{(row, int(held.indices[entry]))}"
-            )
     else:
-        array = features if np.ma.isMaskedArray(features) else np.asarray(features)
-        dtype = array.dtype if array.dtype == np.float32 else np.dtype(np.float64)
-        held = check_array("features", array, ndim=2, dtype=dtype)
+        array = numbers_of("features", features)
+        dtype = np.float32 if getattr(array, "dtype", None) == np.float32 else np.float64
+        held = check_array("features", array, ndim=2, dtype=dtype, finite=False)
     if held.shape[0] < 1 or held.shape[1] < 1:
         raise ValueError(f"features must have at least one row and column, got {held.shape}")
+    names = names if names is not None and len(names) == held.shape[1] else None
+    if not sparse.issparse(held):
+        check_finite("features", held, names)
+    elif len(wrong := np.flatnonzero(~np.isfinite(held.data))):
+        row = int(np.searchsorted(held.indptr, wrong[0], side="right")) - 1
+        where = row, int(held.indices[wrong[0]])
+        raise_not_finite("features", held.data[wrong[0]], where, len(wrong), names)
     return held
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,24 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _svmlight
+from ._compressed import DAMAGED, is_compressed, open_file
+from ._csv import Text, is_missing, is_word
 from ._extras import require
-from ._validation import check_choice, check_int
+from ._validation import check_choice, check_int, numbers_of_column
 from .data import FederatedData
 from .partition import Partitioner, RandomCuts
 
-#: Formats by the suffix of the file, a final ``.gz`` aside.
+#: Formats by the suffix of the file, a final ``.gz``, ``.bz2`` or ``.xz`` aside.
 SUFFIXES = {
     ".svm": "svmlight",
     ".libsvm": "svmlight",
     ".svmlight": "svmlight",
     ".txt": "svmlight",
     ".csv": "csv",
+    ".tsv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".npy": "npy",
     ".npz": "npz",
 }
 FORMATS = ("svmlight", "csv", "parquet", "npy", "npz")
+#: What a file without a suffix that says it begins with: formats of bytes, and LIBSVM's lines.
+_BEGINNINGS = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
+_SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*([ \t]+[0-9]+:[^ \t]+)+\s*(#.*)?")
 
 
 class Loaded(NamedTuple):
@@ -41,15 +49,21 @@ class Loaded(NamedTuple):
     clients: NDArray[Any] | None
     """The client of every row, where a column names it."""
     feature_names: tuple[str, ...] | None
+    note: Mapping[str, Any] = {}
+    """What was made of the file, for a description: its ``format``, ``label_column``,
+    ``client_column``, and ``unnamed_index`` where one was left out."""
 
 
 def load(
     path: str | os.PathLike[str],
     *,
     label: str | int | None = None,
-    client: str | int | None = None,
+    client_column: str | int | None = None,
     format: str | None = None,
     n_features: int | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
+    client: str | int | None = None,
 ) -> Loaded:
     """Read a table from a file.
 
@@ -57,16 +71,28 @@ def load(
     ----------
     path : path-like
         The format follows from its suffix (``.svm``, ``.libsvm``, ``.svmlight``, ``.txt``,
-        ``.csv``, ``.parquet``, ``.pq``, ``.npy``, ``.npz``; text may be gzipped, ``.gz``).
+        ``.csv``, ``.tsv``, ``.parquet``, ``.pq``, ``.npy``, ``.npz``; text may be compressed,
+        ``.gz``, ``.bz2``, ``.xz``), or else from how the file begins, for all but CSV.
     label : str or int, optional
         Name or index of the label's column in a CSV, Parquet or ``.npy`` table; the last
         column by default. An ``.npz`` holds ``X``, ``y`` and, if it likes, ``clients``.
-    client : str or int, optional
-        Name or index of the column that says which client holds a row.
+    client_column : str or int, optional
+        Name or index of the column that says which client holds a row. In CSV its cells are
+        text, as they are written but for blanks around them and quotes: ``0045`` and ``45``
+        are two clients, and ``NA`` is one.
     format : {"svmlight", "csv", "parquet", "npy", "npz"}, optional
         Overrides the suffix.
     n_features : int, optional
-        Features of an SVMlight file; by default its largest index.
+        Features of an SVMlight file; by default its largest index, up to 100 million.
+    header : bool, optional
+        Whether the first row of a CSV file names its columns. By default it does if it has
+        words where there are numbers below; it does not if it has numbers, or a word that
+        stands below too; where both or neither is so, this must be given.
+    separator : str, optional
+        Of a CSV file's cells; by default comma, semicolon, tab or bar, whichever of them
+        splits all rows alike.
+    client : str or int, optional
+        The former name of `client_column`.
 
     Returns
     -------
@@ -78,38 +104,47 @@ def load(
         If there is no such file.
     ValueError
         If it is empty, truncated or malformed: the path, the place and what is expected.
+
+    Notes
+    -----
+    All rows of a CSV file must have as many cells. Its columns must have different names; only
+    the first may have none, as pandas writes an index, and is left out if its cells all differ.
+    Features are numbers, or all of them true or false; empty cells and ``NA`` are NaN.
     """
+    client_column = _one_name(client_column, client)
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no data file at {path}")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty")
-    if format is None:
-        name = path.name.lower().removesuffix(".gz")
-        format = SUFFIXES.get(Path(name).suffix)
-        if format is None:
-            raise ValueError(
-                f"format of {path.name} is not known from its suffix: give one of "
-                f"{', '.join(FORMATS)}"
-            )
-    check_choice("format", format, FORMATS)
+    format = _format(path) if format is None else check_choice("format", format, FORMATS)
+    if is_compressed(path) and format not in ("svmlight", "csv"):
+        raise ValueError(f"{path} must not be compressed, {format} files are so themselves")
     if format in ("svmlight", "npz"):
-        for argument, value in (("label", label), ("client", client)):
+        for argument, value in (("label", label), ("client_column", client_column)):
             if value is not None:
                 raise ValueError(f"{argument} names a column, but {format} files have none")
     if n_features is not None and format != "svmlight":
         raise ValueError(f"n_features is for svmlight files, got {n_features!r} for {format}")
+    for argument, given in (("header", header), ("separator", separator)):
+        if given is not None and format != "csv":
+            raise ValueError(f"{argument} is for csv files, got {given!r} for {format}")
     if format == "svmlight":
-        return Loaded(*_svmlight.read(path, n_features), None, None)
+        return Loaded(*_svmlight.read(path, n_features), None, None, {"format": format})
     if format == "npz":
         return _npz(path)
-    if format == "npy":
-        table = _numpy(path)
-        if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "buif":
+    if format == "csv":
+        known = [name for name in (label, client_column) if isinstance(name, str)]
+        text = Text(path, header, None if separator is None else _one_character(separator), known)
+        table = _Table(path, text.names, text.columns, text)
+    elif format == "npy":
+        array = _numpy(path)
+        if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "buif":
             raise ValueError(f"{path} must hold a 2-D array of numbers")
-        columns: dict[Any, NDArray[Any]] = dict(enumerate(table.T))
-        return _from_columns(path, columns, label, client, named=False)
-    return _from_columns(path, _tabular(path, format), label, client, named=True)
+        table = _Table(path, None, [_Held(column) for column in array.T])
+    else:
+        table = _parquet(path, (label, client_column))
+    return table.loaded(format, label, client_column)
 
 
 def read_federated(
@@ -118,9 +153,12 @@ def read_federated(
     clients: int = 100,
     partition: Partitioner | None = None,
     label: str | int | None = None,
-    client: str | int | None = None,
+    client_column: str | int | None = None,
     format: str | None = None,
     n_features: int | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
+    client: str | int | None = None,
     task: str = "classification",
     scale: str | None = "unit-norm",
     seed: int = 0,
@@ -129,12 +167,13 @@ def read_federated(
 
     Parameters
     ----------
-    path, label, client, format, n_features
-        As in `load`. With `client`, or ``clients`` in an ``.npz``, that column is the split.
+    path, label, client_column, format, n_features, header, separator, client
+        As in `load`. With `client_column`, or ``clients`` in an ``.npz``, that is the split.
     clients : int
         Number of clients of the paper's random cuts, unless told otherwise.
     partition : Partitioner, optional
-        Another way to split; goes before ``clients`` in an ``.npz``, and excludes `client`.
+        Another way to split; goes before ``clients`` in an ``.npz``, and excludes
+        `client_column`.
     task, scale, seed
         As in `FederatedData.split`.
 
@@ -143,9 +182,18 @@ def read_federated(
     FileNotFoundError, ValueError, TypeError
         As `load` and `FederatedData.split`, naming the path.
     """
-    if client is not None and partition is not None:
-        raise ValueError("client and partition exclude each other: give one of them")
-    table = load(path, label=label, client=client, format=format, n_features=n_features)
+    client_column = _one_name(client_column, client)
+    if client_column is not None and partition is not None:
+        raise ValueError("client_column and partition exclude each other: give one of them")
+    table = load(
+        path,
+        label=label,
+        client_column=client_column,
+        format=format,
+        n_features=n_features,
+        header=header,
+        separator=separator,
+    )
     how: Any = partition
     if how is None:
         how = table.clients if table.clients is not None else RandomCuts(clients)
@@ -158,94 +206,189 @@ def read_federated(
             scale=scale,
             seed=seed,
             feature_names=table.feature_names,
-            description={"source": Path(path).name},
+            description={"source": Path(path).name, **table.note},
         )
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{path}: {error}") from None
 
 
-def _from_columns(
-    path: Path,
-    columns: dict[Any, NDArray[Any]],
-    label: str | int | None,
-    client: str | int | None,
-    *,
-    named: bool,
-) -> Loaded:
-    names = list(columns)
-
-    def find(argument: str, wanted: str | int) -> Any:
-        if isinstance(wanted, str) and wanted not in columns and wanted.lstrip("-").isdigit():
-            wanted = int(wanted)
-        if isinstance(wanted, str):
-            if wanted not in columns:
-                raise ValueError(
-                    f"{argument} must be a column of {path}, got {wanted!r}; "
-                    f"it has {', '.join(map(str, names[:20]))}"
-                )
-            return wanted
-        index = check_int(argument, wanted, low=-len(names), high=len(names) - 1)
-        return names[index]
-
-    who = None if client is None else find("client", client)
-    rest = [name for name in names if name != who]
-    if label is None and not rest:
-        raise ValueError(f"{path} has no column left for the label")
-    target = rest[-1] if label is None else find("label", label)
-    if target == who:
-        raise ValueError(f"label and client must be different columns, got {target!r} twice")
-    feature_names = [name for name in rest if name != target]
-    if not feature_names:
-        raise ValueError(f"{path} must have at least one feature column beside the label")
-    odd = [n for n in feature_names if columns[n].dtype.kind not in "buif"]
-    if odd:
-        raise ValueError(
-            f"{path} must have numbers in its feature columns, but not so: "
-            f"{', '.join(map(str, odd[:10]))}"
-        )
-    single = all(columns[name].dtype == np.float32 for name in feature_names)
-    features = np.empty(
-        (len(columns[target]), len(feature_names)), dtype=np.float32 if single else np.float64
-    )
-    for j, name in enumerate(feature_names):
-        features[:, j] = columns[name]
-    return Loaded(
-        features,
-        columns[target],
-        None if who is None else columns[who],
-        tuple(map(str, feature_names)) if named else None,
-    )
+def _one_name(client_column: str | int | None, client: str | int | None) -> str | int | None:
+    if client_column is not None and client is not None:
+        raise ValueError("client is the former name of client_column: give one of them")
+    return client if client_column is None else client_column
 
 
-def _tabular(path: Path, format: str) -> dict[Any, NDArray[Any]]:
-    pandas = require("pandas", "tables", f"reading {format} files")
+def _one_character(separator: Any) -> str:
+    known = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
+    if not isinstance(known, str) or len(known) != 1 or known in '"\r\n ':
+        raise ValueError(f"separator must be one character, or 'tab', got {separator!r}")
+    return known
+
+
+def _format(path: Path) -> str:
+    """The format of a file, from its name or from how it begins."""
+    name = Path(path.stem if is_compressed(path) else path.name)
+    if name.suffix.lower() in SUFFIXES:
+        return SUFFIXES[name.suffix.lower()]
     try:
-        if format == "csv":
-            table = pandas.read_csv(path)
-        else:
-            require("pyarrow", "tables", "reading Parquet files")
-            table = pandas.read_parquet(path)
+        with open_file(path) as file:
+            begin = file.read(1 << 16)
+    except DAMAGED as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    for start, format in _BEGINNINGS.items():
+        if begin.startswith(start):
+            return format
+    if _SVMLIGHT_LINE.search(begin.removeprefix(_svmlight.BYTE_ORDER_MARK)):
+        return "svmlight"
+    raise ValueError(
+        f"{path}: format is not known from its name or beginning, give one of {', '.join(FORMATS)}"
+    )
+
+
+class _Held:
+    """A column of an array or a frame; `_csv.Cells` is one of text."""
+
+    def __init__(self, column: Any) -> None:
+        self.column = column
+
+    @property
+    def numbers(self) -> NDArray[Any] | None:
+        try:
+            return numbers_of_column("", self.column)
+        except (TypeError, ValueError):
+            return None
+
+    def values(self) -> NDArray[Any]:
+        return np.asarray(self.column)
+
+    ids = values
+
+
+class _Table(NamedTuple):
+    """Columns of a file, and what they are called."""
+
+    path: Path
+    names: tuple[str, ...] | None
+    columns: list[Any]
+    text: Text | None = None
+
+    def called(self, j: int) -> str | int:
+        """The name of a column, or its index if there are none."""
+        return j if self.names is None else self.names[j]
+
+    def find(self, argument: str, wanted: str | int) -> int:
+        """The index of the column that an argument names."""
+        names = self.names or ()
+        if isinstance(wanted, str):
+            if wanted in names:
+                return names.index(wanted)
+            if not re.fullmatch(r"-?[0-9]{1,18}", wanted):
+                has = ", ".join(names[:20]) or f"{len(self.columns)} columns without names"
+                raise ValueError(
+                    f"{argument} must be a column of {self.path}, got {wanted!r}; it has {has}"
+                )
+            wanted = int(wanted)
+        n = len(self.columns)
+        return check_int(argument, wanted, low=-n, high=n - 1) % n
+
+    def check_names(self) -> None:
+        """Refuse columns that cannot be told apart."""
+        seen: dict[str, int] = {}
+        for j, name in enumerate(self.names or ()):
+            if name == "" and j > 0:
+                raise ValueError(f"{self.path} must have a name for column {j + 1}, got none")
+            if name in seen:
+                raise ValueError(
+                    f"{self.path} must have columns of different names, got {name!r} for columns "
+                    f"{seen[name] + 1} and {j + 1}"
+                )
+            seen[name] = j
+
+    def is_index(self, j: int) -> bool:
+        """Whether a column is an index, as pandas writes it: first, nameless, no cell twice."""
+        if self.names is None or j > 0 or self.names[j] not in ("", "Unnamed: 0"):
+            return False
+        cells = self.columns[j].ids().tolist()
+        if len(set(cells)) == len(cells):
+            return True
+        if self.names[j]:
+            return False
+        raise ValueError(f"{self.path} must have a name for column 1, got none, and cells twice")
+
+    def loaded(
+        self, format: str, label: str | int | None, client_column: str | int | None
+    ) -> Loaded:
+        """Features, labels and clients."""
+        path, columns = self.path, self.columns
+        self.check_names()
+        who = None if client_column is None else self.find("client_column", client_column)
+        rest = [j for j in range(len(columns)) if j != who]
+        if not rest:
+            raise ValueError(f"{path} has no column left for the label")
+        target = rest[-1] if label is None else self.find("label", label)
+        if target == who:
+            raise ValueError(
+                f"label and client_column must be different columns, got {self.called(target)!r} "
+                "twice"
+            )
+        note = {"format": format, "label_column": self.called(target)}
+        if who is not None:
+            note["client_column"] = self.called(who)
+        rest.remove(target)
+        if rest and self.is_index(rest[0]):
+            rest, note["unnamed_index"] = rest[1:], True
+        if not rest:
+            raise ValueError(f"{path} must have at least one feature column beside the label")
+        self.refuse("label", target, is_missing)
+        if who is not None:
+            self.refuse("client_column", who, lambda cell: cell == "")
+        odd = [j for j in rest if columns[j].numbers is None]
+        if odd:
+            where = ""
+            if self.text is not None and (found := columns[odd[0]].first(is_word)):
+                where = f" ({found[1]!r} in line {self.text.lines[found[0]]})"
+            told = ", ".join(str(self.called(j)) for j in odd[:10])
+            raise ValueError(
+                f"{path} must have numbers in its feature columns, but not so: {told}{where}"
+            )
+        single = all(columns[j].numbers.dtype == np.float32 for j in rest)
+        labels = columns[target].values()
+        features = np.empty((len(labels), len(rest)), dtype=np.float32 if single else np.float64)
+        for k, j in enumerate(rest):
+            features[:, k] = columns[j].numbers
+        try:
+            clients = None if who is None else columns[who].ids()
+        except ValueError as error:
+            raise ValueError(f"{path}, column {note['client_column']!r} {error}") from None
+        names = None if self.names is None else tuple(self.names[j] for j in rest)
+        return Loaded(features, labels, clients, names, note)
+
+    def refuse(self, argument: str, j: int, wrong: Callable[[str], bool]) -> None:
+        """Refuse missing cells of text; those of other tables are found with the rows."""
+        if self.text is not None and (found := self.columns[j].first(wrong)):
+            raise ValueError(
+                f"{self.path}, line {self.text.lines[found[0]]}: {argument} {self.called(j)!r} "
+                f"must not be missing, got {found[1]!r}"
+            )
+
+
+def _parquet(path: Path, wanted: tuple[Any, ...]) -> _Table:
+    pandas = require("pandas", "tables", "reading parquet files")
+    require("pyarrow", "tables", "reading Parquet files")
+    try:
+        frame = pandas.read_parquet(path)
     except ImportError:
         raise
     except Exception as error:  # pandas and pyarrow raise a dozen kinds for a damaged file
-        raise ValueError(f"{path} is not a readable {format} file: {error}") from None
-    if len(table) == 0:
+        raise ValueError(f"{path} is not a readable parquet file: {error}") from None
+    if len(frame) == 0:
         raise ValueError(f"{path} has no rows")
-    if format == "csv" and all(_is_number(name) for name in table.columns):
-        raise ValueError(f"{path} must begin with the names of its columns, got numbers")
-    names = [str(name) for name in table.columns]
-    if len(set(names)) < len(names):
-        raise ValueError(f"{path} must have columns of different names, got {', '.join(names)}")
-    return {name: table.iloc[:, j].to_numpy() for j, name in enumerate(names)}
-
-
-def _is_number(text: Any) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    # An index is no feature, but it may name the clients.
+    levels = [n for n in frame.index.names if n is not None and n in wanted and n not in frame]
+    frame = frame.reset_index(level=levels) if levels else frame
+    columns = [_Held(frame.iloc[:, j].to_numpy()) for j in range(frame.shape[1])]
+    return _Table(path, tuple(map(str, frame.columns)), columns)
 
 
 def _numpy(path: Path) -> Any:
@@ -275,4 +418,4 @@ def _npz(path: Path) -> Loaded:
         raise ValueError(f"{path} must hold clients {labels.shape}, got {clients.shape}")
     if features.dtype != np.float32:
         features = features.astype(np.float64, copy=False)
-    return Loaded(features, labels, clients, None)
+    return Loaded(features, labels, clients, None, {"format": "npz"})

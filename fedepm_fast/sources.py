@@ -93,7 +93,7 @@ def _one_client(loaded: Any, task: str, scale: str | None, source: str) -> Feder
         task=task,
         scale=scale,
         feature_names=loaded.feature_names,
-        description={"source": source},
+        description={"source": source, **getattr(loaded, "note", {})},
     )
 
 
@@ -113,12 +113,20 @@ def read_table(
     client_column: str | int | None = None,
     format: str | None = None,
     n_features: int | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
     scale: str | None = "unit-norm",
     task: str = "classification",
 ) -> Table:
     """Read and prepare a table; see `loaders.read_federated` for the arguments and errors."""
     loaded = loaders.load(
-        path, label=label, client=client_column, format=format, n_features=n_features
+        path,
+        label=label,
+        client_column=client_column,
+        format=format,
+        n_features=n_features,
+        header=header,
+        separator=separator,
     )
     name = Path(path).name
     try:
@@ -309,7 +317,7 @@ class Fixed(Source):
 _HOW = tuple(
     dict.fromkeys(["partition", *(f.name for cls in PARTITIONERS.values() for f in fields(cls))])  # type: ignore[arg-type]
 )
-_FILE = ("label", "client_column", "format", "n_features", "scale")
+_FILE = ("label", "client_column", "format", "n_features", "header", "separator", "scale")
 _SYNTHETIC = tuple(f.name for f in fields(Synthetic) if f.init and f.name != "task")
 
 

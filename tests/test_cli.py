@@ -77,14 +77,43 @@ def test_own_data(capsys, table):
     assert code == 0
     assert (
         record["data"]["description"]
-        == "table.csv: 60 rows, 3 features, 4 clients of 15 to 15 rows"
+        == "table.csv: 60 rows, 3 features, 4 clients of 15 to 15 rows; label column y (0.0 -> 0, "
+        "1.0 -> 1); client column who; columns scaled to unit norm"
     )
+    assert record["data"]["label_column"] == "y" and record["data"]["client_column"] == "who"
     for partition, more in (("equal", ()), ("dirichlet", ("--concentration", 5))):
         code, out, _ = fedepm(
             capsys, "run", "--data", table, "--partition", partition, "--clients", 3, *more,
             "--rounds", 1, "--json",
         )  # fmt: skip
         assert json.loads(out)["data"]["partition"]["name"] == partition
+
+
+def test_every_command_says_what_it_made_of_a_file(capsys, tmp_path):
+    rng = np.random.default_rng(2)
+    lines = [
+        f"{a:.3f}\t{b:.3f}\t0{i % 3}\t{a > b}" for i, (a, b) in enumerate(rng.normal(size=(60, 2)))
+    ]
+    (tmp_path / "rows").write_text("\n".join(lines))
+    data = (
+        "--data", tmp_path / "rows", "--format", "csv", "--no-header", "--separator", "tab",
+        "--client-column", "2", "--label", 3,
+    )  # fmt: skip
+    said = "rows: 60 rows, 2 features, 3 clients of 20 to 20 rows; label column 3; client column 2"
+    for command, *more in (
+        ("run", "--rounds", 1),
+        ("compare", "--rounds", 1),
+        ("tune", "--trials", 1, "--folds", 2, "--rounds", 1),
+    ):
+        code, out, err = fedepm(capsys, command, *data, *more)
+        assert (code, err) == (0, "") and said in " ".join(out.split())
+        code, out, _ = fedepm(capsys, command, *data, *more, "--json")
+        told = json.loads(out)["data"]
+        assert (told["description"] if command == "run" else told).startswith(said)
+    code, _, err = fedepm(capsys, "run", "--data", tmp_path / "rows")
+    assert code == 2 and "rows: --format is not known from its name" in err
+    code, _, err = fedepm(capsys, "run", "--data", "adult", "--no-header")
+    assert code == 2 and err == "error: --header is for a file, not for adult\n"
 
 
 def test_clients_named_in_the_file_are_the_split_unless_told_otherwise(capsys, tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import itertools
+import lzma
 import random
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -48,7 +51,7 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.npy", "t.npz"])
 def test_tables(files, name):
-    column = {} if name == "t.npz" else {"client": 0 if name == "t.npy" else "who"}
+    column = {} if name == "t.npz" else {"client_column": 0 if name == "t.npy" else "who"}
     got = loaders.load(files / name, **column)
     np.testing.assert_array_equal(got.features, X)
     np.testing.assert_array_equal(got.labels, Y)
@@ -80,7 +83,7 @@ def test_a_mostly_empty_svmlight_file_is_csr(tmp_path):
 
 
 def test_columns_by_name_and_index(files):
-    got = loaders.load(files / "t.csv", label="a", client="y")
+    got = loaders.load(files / "t.csv", label="a", client_column="y")
     np.testing.assert_array_equal(got.labels, X[:, 0])
     assert got.feature_names == ("who", "b", "c")
     got = loaders.load(files / "t.csv", label="1")
@@ -104,13 +107,17 @@ def test_truncated_files_are_named(files, name):
     [
         ("x.csv", "", {}, "x.csv is empty"),
         ("x.csv", "a,b\n", {}, "x.csv has no rows"),
-        ("x.csv", "1,2\n3,4\n", {}, "must begin with the names of its columns, got numbers"),
-        ("x.csv", "a,b\n1,2\n3,4,5\n", {}, "x.csv is not a readable csv file"),
+        ("x.csv", "\n \n", {}, "x.csv has no rows"),
         ("x.csv", "a,b\nred,1\nblue,0\n", {}, "numbers in its feature columns, but not so: a"),
         ("x.csv", "a\n1\n2\n", {}, "at least one feature column"),
         ("x.csv", "a,b\n1,2\n", {"label": "z"}, "label must be a column of .* it has a, b"),
-        ("x.csv", "a,b\n1,2\n", {"client": 7}, "client must be an integer from -2 to 1, got 7"),
-        ("x.csv", "a,b\n1,2\n", {"label": "a", "client": "a"}, "must be different columns"),
+        (
+            "x.csv",
+            "a,b\n1,2\n",
+            {"client_column": 7},
+            "client_column must be an integer from -2 to 1, got 7",
+        ),
+        ("x.csv", "a,b\n1,2\n", {"label": "a", "client_column": "a"}, "must be different columns"),
         ("x.svm", "# nothing\n", {}, "x.svm has no rows"),
         ("x.svm", "1 1:2\n1 two:3\n", {}, "x.svm, line 2: index 'two' is not a whole number"),
         ("x.svm", "1 1:2\n1 2\n", {}, "line 2: '2' is not index:value"),
@@ -128,7 +135,17 @@ def test_truncated_files_are_named(files, name):
         ("x.svm", "1 qid:3 1:2\n", {}, "line 1: qid is for ranking"),
         ("x.svm", "1 4:2\n", {"n_features": 3}, "n_features must be at least 4"),
         ("x.svm", "1 4:2\n", {"label": 0}, "label names a column, but svmlight files have none"),
-        ("x.bin", "1 4:2\n", {}, "format of x.bin is not known"),
+        ("x.svm", "1 1:1 2147483647:1\n", {}, "line 1: index 2147483647 must be at least 1 and at"),
+        (
+            "x.svm",
+            "1 1:2\n",
+            {"n_features": 2**31},
+            "n_features must be an integer from 1 to 100000",
+        ),
+        ("x.svm", "1 1:2\n", {"header": True}, "header is for csv files, got True for svmlight"),
+        ("x.csv", "a,b\n1,2\n", {"separator": ",,"}, "separator must be one character, or 'tab'"),
+        ("x.npz.gz", "1 1:2\n", {}, "x.npz.gz must not be compressed"),
+        ("x.bin", "a,b\n1,2\n", {}, "x.bin: format is not known from its name or beginning"),
         ("x.bin", "1 4:2\n", {"format": "xml"}, "format must be one of"),
     ],
 )
@@ -152,7 +169,9 @@ def test_numpy_files_of_the_wrong_content(tmp_path):
 
 def test_errors_of_the_data_name_the_file(tmp_path):
     (tmp_path / "x.csv").write_text("a,y\n1,0\n,1\n3,0\n")
-    with pytest.raises(ValueError, match=r"x\.csv: features must be finite, got nan"):
+    with pytest.raises(
+        ValueError, match=r"x\.csv: features must be finite, got nan in row 1 .*'a'"
+    ):
         loaders.read_federated(tmp_path / "x.csv", clients=1)
     with pytest.raises(FileNotFoundError, match="no data file at"):
         loaders.load(tmp_path / "missing.csv")
@@ -258,15 +277,88 @@ def test_labels_and_clients_may_be_names(tmp_path):
         for i, (w, y) in enumerate(itertools.product(["rome", "oslo"], ["no", "yes"]))
     ]
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    data = loaders.read_federated(tmp_path / "t.csv", client="who", scale=None)
+    data = loaders.read_federated(tmp_path / "t.csv", client_column="who", scale=None)
     assert data.client_names == ("oslo", "rome")
     assert data.label_mapping == {"no": 0, "yes": 1}
     assert data.features.ravel().tolist() == [2, 3, 0, 1]
     (tmp_path / "t.csv").write_text("\n".join([*lines, "rome,4,"]))
-    with pytest.raises(ValueError, match=r"t\.csv: labels must not be missing, got nan at index 4"):
-        loaders.read_federated(tmp_path / "t.csv", client="who")
-    with pytest.raises(ValueError, match="client and partition exclude each other"):
-        loaders.read_federated(tmp_path / "t.csv", client="who", partition=EqualParts(2))
+    with pytest.raises(ValueError, match=r"t\.csv, line 6: label 'y' must not be missing, got ''"):
+        loaders.read_federated(tmp_path / "t.csv", client_column="who")
+    with pytest.raises(ValueError, match="client_column and partition exclude each other"):
+        loaders.read_federated(tmp_path / "t.csv", client_column="who", partition=EqualParts(2))
+
+
+def test_the_client_column_by_its_former_name(files):
+    got = loaders.load(files / "t.csv", client="who")
+    assert got.note == {"format": "csv", "label_column": "y", "client_column": "who"}
+    assert loaders.read_federated(files / "t.csv", client="who").n_clients == 3
+    with pytest.raises(ValueError, match="client is the former name of client_column: give one"):
+        loaders.load(files / "t.csv", client="who", client_column="who")
+
+
+SVM = b"+1 1:0.5 3:-2\n-1 2:1 3:7\n"
+
+
+@pytest.mark.parametrize("name", ["a9a", "a9a.t", "news20.binary", "a9a.gz", "a9a.bz2", "t.svm.xz"])
+def test_libsvm_files_by_the_names_that_they_have(tmp_path, name):
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    content = pack.get(name[-3:], pack.get(name[-4:], bytes))(b"# from a site\n" + SVM)
+    (tmp_path / name).write_bytes(content)
+    got = loaders.load(tmp_path / name)
+    np.testing.assert_array_equal(got.features, [[0.5, 0, -2], [0, 1, 7]])
+    assert got.labels.tolist() == [1, -1] and got.note == {"format": "svmlight"}
+    if content[:1] != b"#":
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(ValueError, match=name):
+            loaders.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 1 << 22])
+def test_a_byte_order_mark_is_no_label(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(_svmlight, "BLOCK", size)
+    (tmp_path / "t").write_bytes(b"\xef\xbb\xbf" + SVM)
+    assert loaders.load(tmp_path / "t").labels.tolist() == [1, -1]
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,y\n1,0\n2,1\n")
+    assert loaders.load(tmp_path / "t.csv").feature_names == ("a",)
+
+
+def test_bytes_are_known_by_how_they_begin(files):
+    for name in ("t.parquet", "t.npy", "t.npz"):
+        (files / name).rename(files / "x")
+        column = {} if name == "t.npz" else {"label": -1}
+        np.testing.assert_array_equal(loaders.load(files / "x", **column).labels, Y)
+
+
+def test_columns_of_parquet_of_every_kind(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "a": pd.array([1, 2, None], dtype="Int64"),
+            "b": pd.array([True, False, True], dtype="boolean"),
+            "c": pd.Categorical([4, 9, 4]),
+            "y": ["no", "yes", "no"],
+        },
+        index=pd.Index(["0045", "045", "45"], name="site"),
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    got = loaders.load(tmp_path / "t.parquet", client_column="site")
+    np.testing.assert_array_equal(got.features, [[1, 1, 4], [2, 0, 9], [np.nan, 1, 4]])
+    assert got.clients.tolist() == ["0045", "045", "45"]
+    assert loaders.load(tmp_path / "t.parquet").feature_names == ("a", "b", "c")
+
+
+def test_shapes_that_files_only_claim(tmp_path):
+    for shape in [(2**40, 3), (2**31, 1), (1, 2**62)]:
+        head = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode()
+        head = head.ljust(117) + b"\n"
+        content = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(64)
+        (tmp_path / "x.npy").write_bytes(content)
+        with pytest.raises(ValueError, match="is not a complete NumPy file"):
+            loaders.load(tmp_path / "x.npy")
+        with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+            archive.writestr("X.npy", content)
+            archive.writestr("y.npy", content)
+        with pytest.raises(ValueError, match="is not a complete NumPy file"):
+            loaders.load(tmp_path / "x.npz")
 
 
 def test_arrays_of_an_archive_must_fit(tmp_path):

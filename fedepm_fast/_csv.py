@@ -1,0 +1,281 @@
+"""CSV text: rows of one length, whose cells stay as they are written until someone asks.
+
+`csv` of the standard library splits the lines. Ids must stay text, and a row that is longer or
+shorter than the others is a mistake, which readers made for convenience repair in silence.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._compressed import DAMAGED, open_file
+
+SEPARATORS = (",", ";", "\t", "|")
+#: How a missing number or label is written, beside what Python reads as NaN.
+MISSING = frozenset(
+    ("", "#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
+)
+_TRUTH = {"true": 1.0, "false": 0.0}
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_BLOCK = 1 << 13  # rows
+_LOOKED_AT = 200  # rows that decide what separates
+
+Row = list[str]
+
+
+def number(cell: str) -> float | None:
+    """What a cell holds as a number: NaN where it is missing, None where it is a word."""
+    if cell in MISSING:
+        return np.nan
+    try:  # Python reads 1_000 and other scripts' digits, which data files do not mean
+        return float(cell) if cell.isascii() and "_" not in cell else None
+    except ValueError:
+        return None
+
+
+def is_word(cell: str) -> bool:
+    """Whether a cell is neither a number nor missing."""
+    return number(cell) is None
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell holds neither a number nor a word."""
+    return cell in MISSING or number(cell) != number(cell)
+
+
+class Cells:
+    """The cells of a column, block by block as one text each: little more than the file.
+
+    Blanks around a cell are not part of it.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[str] = []
+
+    def _written(self) -> Iterator[str]:
+        for block in self.blocks:
+            yield from block.split("\0")
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str.strip, self._written())
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float64] | None:
+        """The cells as numbers, NaN for missing ones; or as 1 and 0, if all are true or false."""
+        plain = [_plain_numbers(block) for block in self.blocks]
+        parts = [part for part in plain if part is not None]
+        if len(parts) == len(plain):
+            return np.concatenate(parts)
+        numbers = [number(cell) for cell in self]
+        if None not in numbers:
+            return np.array(numbers, dtype=np.float64)
+        truth = [np.nan if cell in MISSING else _TRUTH.get(cell.lower()) for cell in self]
+        return None if None in truth else np.array(truth, dtype=np.float64)
+
+    def values(self) -> NDArray[Any]:
+        """The cells as integers, numbers, booleans or text, whichever all of them are."""
+        numbers, words = self.numbers, list(self)
+        if numbers is None:
+            return np.array(words)
+        if words[0].lower() in _TRUTH:
+            return numbers.astype(bool)
+        try:
+            return np.array([int(word) for word in words], dtype=np.int64)
+        except ValueError:
+            return numbers
+        except OverflowError:  # as floats, different ones would be equal
+            return np.array(words)
+
+    def ids(self) -> NDArray[Any]:
+        """The cells as they are written; as integers if that is the same.
+
+        Raises
+        ------
+        ValueError
+            If blanks around them are all that tells two apart.
+        """
+        words = list(self)
+        if len(set(self._written())) > len(set(words)):
+            raise ValueError("has names that differ in the blanks around them only")
+        whole = all(map(_INTEGER.fullmatch, words))
+        return np.array(words, dtype=np.int64 if whole else np.str_)
+
+    def first(self, wanted: Callable[[str], bool]) -> tuple[int, str] | None:
+        """The first cell of which `wanted` is true, and its row."""
+        return next(((i, cell) for i, cell in enumerate(self) if wanted(cell)), None)
+
+
+def _plain_numbers(block: str) -> NDArray[np.float64] | None:
+    if "_" in block or not block.isascii():
+        return None
+    cells = block.split("\0")
+    try:
+        return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+    except ValueError:
+        return None
+
+
+class Text:
+    """A CSV file, compressed or not.
+
+    Parameters
+    ----------
+    path : Path
+    header : bool, optional
+        Whether the first row names the columns; by default what the cells say.
+    separator : str, optional
+        By default the one of `SEPARATORS` that splits all rows alike.
+    known : sequence of str
+        Names of columns that someone asks for.
+
+    Attributes
+    ----------
+    columns : list of Cells
+    names : tuple of str or None
+
+    Raises
+    ------
+    ValueError
+        Naming the path and the line.
+    """
+
+    def __init__(
+        self, path: Path, header: bool | None, separator: str | None, known: Sequence[str]
+    ) -> None:
+        self.path = path
+        self._separator = self._find_separator() if separator is None else separator
+        rows = self._rows()
+        first, line = next(rows, ([], 0))
+        if not first:
+            raise ValueError(f"{path} has no rows")
+        self.columns = [Cells() for _ in first]
+        lines = []
+        while block := list(islice(rows, _BLOCK)):
+            lines += [at for _, at in block]
+            for column, cells in zip(
+                self.columns, zip(*(row for row, _ in block), strict=True), strict=True
+            ):
+                column.blocks.append("\0".join(cells))
+        names = tuple(map(str.strip, first))
+        self.names = names if self._is_header(names, line, header, known) else None
+        if self.names is None:
+            lines.insert(0, line)
+            for column, cell in zip(self.columns, first, strict=True):
+                column.blocks.insert(0, cell)
+                column.__dict__.pop("numbers", None)
+        if not lines:
+            raise ValueError(f"{path} has no rows below the names of its columns")
+        self.lines = np.array(lines)
+
+    def _records(self, separator: str, *, padded: bool) -> Iterator[tuple[Row, int]]:
+        """Rows as the file has them, blank lines aside, and the lines where they end."""
+        try:
+            with open_file(self.path, "rt", encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=padded)
+                for row in reader:
+                    if len(row) > 1 or (row and row[0].strip()):
+                        yield row, reader.line_num
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.path} is not text in UTF-8: {error}") from None
+        except DAMAGED as error:
+            raise ValueError(f"{self.path} is not a readable csv file: {error}") from None
+
+    def _rows(self) -> Iterator[tuple[Row, int]]:
+        first: tuple[int, int] | None = None
+        try:
+            for row, line in self._records(self._separator, padded=self._quotes_after_blanks()):
+                first = first or (len(row), line)
+                if len(row) != first[0]:
+                    raise ValueError(
+                        f"{self.path}, line {line} has {len(row)} fields where line {first[1]} has "
+                        f"{first[0]}: {self._why(row)}"
+                    )
+                if any("\0" in cell for cell in row):
+                    raise ValueError(f"{self.path}, line {line} holds a NUL byte")
+                yield row, line
+        except csv.Error as error:
+            after = first[1] if first else 0
+            raise ValueError(
+                f"{self.path} is not a readable csv file: {error}, after line {after}"
+            ) from None
+
+    def _why(self, row: Row) -> str:
+        if not row[-1].strip():
+            return "the line ends with a separator"
+        return (
+            f"{self._separator!r} separates fields, text that has it must stand in quotes, and "
+            "decimal commas are not read"
+        )
+
+    def _quotes_after_blanks(self) -> bool:
+        """Whether some quoted cell begins with blanks, which would make its quotes text."""
+        plain = (row for row, _ in self._records(self._separator, padded=False))
+        return any(
+            cell.lstrip(" ").startswith('"') for row in islice(plain, _LOOKED_AT) for cell in row
+        )
+
+    def _find_separator(self) -> str:
+        fits, counts = {}, []
+        for separator in SEPARATORS:
+            lengths: list[int] = []
+            with suppress(csv.Error):
+                rows = islice(self._records(separator, padded=True), _LOOKED_AT)
+                lengths.extend(len(row) for row, _ in rows)
+            counts.append(lengths[0] if lengths else 0)
+            if counts[-1] > 1 and len(set(lengths)) == 1:
+                fits[separator] = counts[-1]
+        if len(fits) > 1:
+            told = " or ".join(f"{separator!r} ({n} fields)" for separator, n in fits.items())
+            raise ValueError(
+                f"{self.path} may be separated by {told}: say which by separator= (--separator)"
+            )
+        return next(iter(fits), SEPARATORS[int(np.argmax(counts))])
+
+    def _is_header(
+        self, first: Sequence[str], line: int, header: bool | None, known: Sequence[str]
+    ) -> bool:
+        """Whether the first row is the names of the columns."""
+        if header is not None:
+            return header
+        numbers = [j for j, cell in enumerate(first) if not is_word(cell) and cell not in MISSING]
+        words = [j for j, cell in enumerate(first) if is_word(cell)]
+        over = [j for j in words if self._has_numbers(j)]
+        # Names are not values as well, nor empty but for an index.
+        again = [j for j in words if j not in over and first[j] in set(self.columns[j])]
+        empty = numbers and any(cell in MISSING for cell in first[1:])
+        named = any(name in first and is_word(name) for name in known)
+        # pandas numbers columns that have no names, and years are names now and then.
+        counted = [int(first[j][:18]) if first[j].isdecimal() else -1 for j in numbers]
+        unclear = -1 not in counted and (
+            not words
+            or counted == numbers
+            or (len(counted) > 1 and all(b - a == 1 for a, b in pairwise(counted)))
+        )
+        is_data = bool(again or empty or (numbers and not named and not unclear))
+        is_names = bool(over or named)
+        if is_data != is_names:
+            return is_names
+        if words and not numbers and not again:
+            return True  # words over words
+        cells = ", ".join(repr(first[j]) for j in (*numbers, *again)[:3])
+        other = ", ".join(repr(first[j]) for j in over[:3])
+        raise ValueError(
+            f"{self.path}, line {line} may be names of columns or data, with {cells}"
+            f"{f' and {other} over numbers' if other else ''}: say which by header=True or "
+            "header=False (--header or --no-header)"
+        )
+
+    def _has_numbers(self, j: int) -> bool:
+        """Whether there are numbers, and no words, below the first row."""
+        numbers = self.columns[j].numbers if self.columns[j].blocks else None
+        return numbers is not None and not np.isnan(numbers).all()
