@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._compressed import DAMAGED, open_file
+from ._svmlight import numbers_in
 
 SEPARATORS = (",", ";", "\t", "|")
 #: How a missing number or label is written, beside what Python reads as NaN.
@@ -50,7 +51,8 @@ def is_word(cell: str) -> bool:
 
 def is_missing(cell: str) -> bool:
     """Whether a cell holds neither a number nor a word."""
-    return cell in MISSING or number(cell) != number(cell)
+    value = number(cell)
+    return value is not None and np.isnan(value)
 
 
 class Cells:
@@ -76,11 +78,14 @@ class Cells:
         parts = [part for part in plain if part is not None]
         if len(parts) == len(plain):
             return np.concatenate(parts)
-        numbers = [number(cell) for cell in self]
-        if None not in numbers:
-            return np.array(numbers, dtype=np.float64)
-        truth = [np.nan if cell in MISSING else _TRUTH.get(cell.lower()) for cell in self]
-        return None if None in truth else np.array(truth, dtype=np.float64)
+        numbers = self._as(number)
+        return self._as(_truth) if numbers is None else numbers
+
+    def _as(self, read: Callable[[str], float | None]) -> NDArray[np.float64] | None:
+        """What `read` makes of the cells; None where it makes that of one."""
+        values = list(takewhile(lambda value: value is not None, map(read, self)))
+        whole = len(values) == sum(block.count("\0") + 1 for block in self.blocks)
+        return np.array(values, dtype=np.float64) if whole else None
 
     def values(self) -> NDArray[Any]:
         """The cells as integers, numbers, booleans or text, whichever all of them are."""
@@ -112,17 +117,21 @@ class Cells:
 
     def first(self, wanted: Callable[[str], bool]) -> tuple[int, str] | None:
         """The first cell of which `wanted` is true, and its row."""
-        return next(((i, cell) for i, cell in enumerate(self) if wanted(cell)), None)
+        cells = set(filter(wanted, set(self)))
+        return next(((i, c) for i, c in enumerate(self) if c in cells), None) if cells else None
+
+
+def _truth(cell: str) -> float | None:
+    return np.nan if cell in MISSING else _TRUTH.get(cell.lower())
 
 
 def _plain_numbers(block: str) -> NDArray[np.float64] | None:
-    if "_" in block or not block.isascii():
+    # Blanks in a cell would make two of it, and nan(1) is a number in C.
+    if len(block.split()) != 1 or "(" in block or not block.isascii():
         return None
-    cells = block.split("\0")
-    try:
-        return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
-    except ValueError:
-        return None
+    numbers = numbers_in(block.replace("\0", " ").encode())
+    whole = numbers is not None and len(numbers) == block.count("\0") + 1
+    return numbers if whole else None
 
 
 class Text:
@@ -166,6 +175,8 @@ class Text:
                 self.columns, zip(*(row for row, _ in block), strict=True), strict=True
             ):
                 column.blocks.append("\0".join(cells))
+                if column.blocks[-1].count("\0") >= len(block):
+                    raise ValueError(f"{path} holds a NUL byte before line {lines[-1]}")
         names = tuple(map(str.strip, first))
         self.names = names if self._is_header(names, line, header, known) else None
         if self.names is None:
@@ -200,8 +211,6 @@ class Text:
                         f"{self.path}, line {line} has {len(row)} fields where line {first[1]} has "
                         f"{first[0]}: {self._why(row)}"
                     )
-                if any("\0" in cell for cell in row):
-                    raise ValueError(f"{self.path}, line {line} holds a NUL byte")
                 yield row, line
         except csv.Error as error:
             after = first[1] if first else 0

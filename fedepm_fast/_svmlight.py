@@ -120,7 +120,7 @@ def parse_block(block: bytes) -> Lines | None:
     signs = np.cumsum(kind == _SIGN, dtype=np.int32)
     if (signs[colons] != signs[starts[is_index] - 1]).any():
         return None  # an index is digits only
-    numbers = _numbers(text.translate(_COLON_TO_SPACE))
+    numbers = numbers_in(text.translate(_COLON_TO_SPACE))
     if numbers is None or len(numbers) != len(starts):
         return None
     counts = words // 2
@@ -134,7 +134,8 @@ def parse_block(block: bytes) -> Lines | None:
     return Lines(numbers[first], counts, indices.astype(np.int32), numbers[is_value])
 
 
-def _numbers(text: bytes) -> Array | None:
+def numbers_in(text: bytes) -> Array | None:
+    """The numbers that blanks separate; None where anything else is there."""
     with warnings.catch_warnings():
         # What is not a number ends the text: a warning in some versions, an error in others.
         warnings.simplefilter("error", DeprecationWarning)

@@ -63,7 +63,7 @@ def test_clients_are_text_as_written(tmp_path, cells, names, sizes):
         ("a,w,y\n1,u,0\n2,u ,1\n", {"client_column": "w"}, "'w' has names that differ in the"),
         ('a,y\n1,"0\n2,1\n', {}, "is not a readable csv file: unexpected end of data"),
         ('a,y\n"1"2,0\n2,1\n', {}, "is not a readable csv file: ',' expected after"),
-        ("a,y\n1\0,0\n", {}, "line 2 holds a NUL byte"),
+        ("a,y\n1\0,0\n", {}, "holds a NUL byte before line 2"),
         ("a,b\n1_0,1\n2,0\n", {}, "not so: a \\('1_0' in line 2\\)"),
         ("a,b\n\u0661,1\n2,0\n", {}, "not so: a \\('\u0661' in line 2\\)"),
         ("1,2\n3,4\n", {}, "line 1 may be names of columns or data, with '1', '2': say which by h"),
