@@ -1,5 +1,37 @@
-"""``python -m fedepm_fast``, the command line."""
+"""``python -m fedepm_fast`` and ``fedepm``, the command line."""
 
-from .cli import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+
+#: The exit code after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+
+
+def _leave(*_: object) -> None:
+    """End at once: an exception would come out of the middle of some library's import."""
+    os.write(2, b"interrupted, nothing was written\n")
+    os._exit(INTERRUPTED)
+
+
+def main() -> None:
+    """Import the command line, which an interrupt ends without a traceback, and run it."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored
+    if ours:
+        signal.signal(signal.SIGINT, _leave)
+    from .cli import main as run
+
+    try:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except KeyboardInterrupt:
+        _leave()
+    finally:
+        if ours:  # all is said: an interrupt of Python's own end is silent
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    main()

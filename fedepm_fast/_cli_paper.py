@@ -27,7 +27,9 @@ def paper(
     store: Annotated[
         Path | None,
         typer.Option(
-            help="File that keeps finished runs, to go on where one was stopped.", metavar="FILE"
+            help="File that keeps finished runs, to go on where one was stopped.",
+            metavar="FILE",
+            show_default="runs.sqlite in the folder",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the splits and of the runs.")] = 0,
@@ -35,7 +37,8 @@ def paper(
 ) -> None:
     """Run the paper's evaluation: figures 2 to 5, table 1, and its claims beside what is measured.
 
-    Each distinct run of the experiments once; with 100 trials 7,200 runs.
+    Each distinct run of the experiments once; with 100 trials 7,200 runs. Finished runs are kept:
+    after Ctrl-C or a crash the same command goes on.
     """
     from ._extras import require
     from ._files import check_writable_folder
@@ -45,12 +48,18 @@ def paper(
     for library, extra in (("pandas", "tables"), ("matplotlib", "plots")):
         require(library, extra, "fedepm paper")
     out = check_writable_folder("out", out)
+    store = out / "runs.sqlite" if store is None else store
     common.announce_compilation()
     with common.bar(common.live(quiet)) as progress:
         try:
             evaluation = evaluate(trials, seed=seed, jobs=jobs, store=store, progress=progress)
         except SweepInterrupted as interrupted:
             raise CommandFailed(str(interrupted), INTERRUPTED) from None
+        except KeyboardInterrupt:
+            told = f"interrupted, all runs are kept in {store}: the same command goes on"
+            raise CommandFailed(told, INTERRUPTED) from None
+        except RuntimeError as error:
+            raise CommandFailed(str(error)) from None
         if progress is not None:
             progress("figures and report", 0, 1)
         paths: list[Path] = []

@@ -86,7 +86,10 @@ def show(
             record = opened.get(run)
         except KeyError as error:
             raise ValueError(error.args[0]) from None
-        rounds = record.history if history else {}
+        rounds = opened.history(record.run_id) if history else {}
+    if "objective" in rounds and "clients" in record.parameters:
+        mean = rounds["objective"] / record.parameters["clients"]
+        rounds = {"mean_objective": mean, **rounds}
     if json:
         print(json_module.dumps(_as_json(record, rounds), allow_nan=False))
         return
@@ -109,9 +112,11 @@ def show(
     if rounds:
         print()
         length = len(next(iter(rounds.values())))
-        names = [name for name, values in rounds.items() if values.ndim == 1]
+        names = [n for n, values in rounds.items() if values.ndim == 1]
+        if "mean_objective" in names:
+            names.remove("objective")
         _print_table(
-            ["round", *names],
+            ["round", *("f(x)/m" if name == "mean_objective" else name for name in names)],
             [[str(t), *(_text(float(rounds[n][t])) for n in names)] for t in range(length)],
         )
 

@@ -94,7 +94,12 @@ def sweep(
     common.announce_compilation()
     with Store(path) as opened:
         if not quiet:
-            print(f"{_size(runs)}, into {path}", flush=True)
+            stored = len(opened.done(run.run_id for run in runs))
+            if stored == len(runs):
+                print(f"nothing to do: {_size(runs)}, all in {path} already", flush=True)
+            else:
+                there = f", {stored} of them there already" if stored else ""
+                print(f"{_size(runs)}, into {path}{there}", flush=True)
         try:
             result = do_sweep(runs, store=opened, jobs=jobs, progress=not quiet, **where)
         except SweepInterrupted as interrupted:

@@ -121,8 +121,12 @@ def tune(
     except RuntimeError as error:
         raise CommandFailed(str(error)) from None
     except KeyboardInterrupt:
-        kept = f"finished trials are kept in {storage}, the same command goes on from there"
-        told = kept if storage else "nothing was kept"
+        told = "nothing was kept"
+        if storage and storage != ":memory:":
+            from ._tune_storage import located
+
+            where = located(storage)[1]
+            told = f"finished trials are kept in {where}, the same command goes on from there"
         raise CommandFailed(f"interrupted, {told}", INTERRUPTED) from None
     command = run_command(ctx, result)
     record = {**result.to_dict(), "data": federated.summary(), "command": command}

@@ -41,6 +41,6 @@ def decode(blob: bytes) -> dict[str, Array]:
             size = int(np.prod(shape, dtype=np.int64))
             history[name] = flat[start : start + size].reshape(shape)
             start += size
-    except (zlib.error, ValueError, AttributeError, TypeError) as error:
+    except (zlib.error, ValueError, AttributeError, TypeError, OverflowError) as error:
         raise ValueError(f"the history is damaged: {error}") from None
     return history

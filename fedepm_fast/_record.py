@@ -88,5 +88,11 @@ class Record:
 
     @property
     def history(self) -> dict[str, Array]:
-        """Per-round arrays, as in `Result.history`; empty if the run failed."""
+        """Per-round arrays, as in `Result.history`; empty if the run failed.
+
+        Raises
+        ------
+        ValueError
+            If they are damaged.
+        """
         return {} if self.packed is None else _history.decode(self.packed)

@@ -35,7 +35,10 @@ def read_toml(path: str | os.PathLike[str], trials: int | Iterable[int] | None) 
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8: {error}") from None
     with _prefixed(f"{path},"):
-        return read_dict(tomllib.loads(text), path.parent, trials)
+        try:
+            return read_dict(tomllib.loads(text), path.parent, trials)
+        except RecursionError:
+            raise ValueError("has values that are nested too deeply") from None
 
 
 def read_dict(

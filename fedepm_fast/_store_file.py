@@ -70,17 +70,18 @@ def explained(path: str, timeout: float = 0) -> Iterator[None]:
         raise StoreError(f"{path} holds integers of at most 64 bits") from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        why = str(error).split("\n")[0]
         text = {
             sqlite3.SQLITE_NOTADB: f"{path} is not a store of runs",
-            sqlite3.SQLITE_CORRUPT: f"{path} is damaged: {error}",
+            sqlite3.SQLITE_CORRUPT: f"{path} is damaged: {why}",
             sqlite3.SQLITE_FULL: f"no space left to write {path}; what it holds is whole",
             sqlite3.SQLITE_READONLY: f"{path} cannot be written: it is read-only",
             sqlite3.SQLITE_PERM: f"{path} cannot be opened: permission denied",
             sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: no permission, or its folder "
             "is read-only",
             sqlite3.SQLITE_BUSY: f"{path} is locked by another program (waited {timeout:g} s)",
-            sqlite3.SQLITE_IOERR: f"{path} cannot be read or written: {error}",
-        }.get(code, f"{path}: {error}")
+            sqlite3.SQLITE_IOERR: f"{path} cannot be read or written: {why}",
+        }.get(code, f"{path}: {why}")
         raise StoreError(text) from None
 
 

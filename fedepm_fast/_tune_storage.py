@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ class Ledger:
     Parameters
     ----------
     storage : str, path, optuna.storages.BaseStorage, or None
-        A URL, the path of an SQLite file, or None for memory only.
+        A URL, the path of an SQLite file, or None or ``":memory:"`` for memory only.
     name : str
         Of the study.
     settings : mapping
@@ -42,12 +43,11 @@ class Ledger:
         self.study: Any = None
         self.name, self.where = name, storage
         self._own: Any = None
-        if storage is None:
+        if storage is None or storage == ":memory:":
             return
         if isinstance(storage, (str, os.PathLike)):
-            text = os.fspath(storage)
-            url = text if "://" in text else f"sqlite:///{Path(text).absolute()}"
             with self._explained():
+                url, self.where = located(storage)
                 storage = self._own = optuna.storages.RDBStorage(url)
         elif not isinstance(storage, optuna.storages.BaseStorage):
             raise TypeError(
@@ -115,6 +115,32 @@ class Ledger:
         if self._own is not None:
             self._own.remove_session()
             self._own.engine.dispose()
+
+
+def located(storage: str | os.PathLike[str]) -> tuple[str, str]:
+    """The URL of a storage, as Optuna takes it, and what to call it: the file if it is one.
+
+    Raises
+    ------
+    ValueError
+        If it is a URL that cannot be read, or a path that this SQLAlchemy has no URL for.
+    """
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    text = os.fspath(storage)
+    if isinstance(storage, str) and re.match(r"[A-Za-z][\w+.-]*://", text):
+        try:
+            url = make_url(text)
+        except (ArgumentError, ValueError):
+            raise ValueError("storage must be a path or a URL, got one that has no parts") from None
+        file = url.database if url.get_backend_name() == "sqlite" else None
+        return text, file or url.render_as_string(hide_password=True)
+    path = str(Path(text).absolute())
+    made = URL.create("sqlite", database=path).render_as_string(hide_password=False)
+    if make_url(made).database != path:  # before SQLAlchemy 2.1
+        raise ValueError(f"storage must be a path without a question mark, got {text!r}")
+    return made.replace("{", "{{").replace("}", "}}"), text  # Optuna fills in what is in braces
 
 
 def _short(value: Any) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import textwrap
-import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._archives import read_arrays
 from ._extras import require
 from ._files import replacing
 from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED
@@ -405,18 +406,20 @@ class Result:
         if not path.exists():
             raise FileNotFoundError(f"no result at {path}")
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                files = {name: archive[name] for name in archive.files}
+            files = read_arrays(path)
             meta = json.loads(str(files["meta"]))
-            version = meta["format"]
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+            if (version := meta["format"]) <= _FORMAT:
+                return cls._from_files(files, meta)
+        except (OSError, KeyError, ValueError, TypeError, RecursionError):
             raise ValueError(
                 f"{path} is not a complete result file, as Result.save writes it"
             ) from None
-        if version > _FORMAT:
-            raise ValueError(
-                f"{path} has format {version}, this version of fedepm_fast reads up to {_FORMAT}"
-            )
+        raise ValueError(
+            f"{path} has format {version}, this version of fedepm_fast reads up to {_FORMAT}"
+        )
+
+    @classmethod
+    def _from_files(cls, files: Mapping[str, Any], meta: Mapping[str, Any]) -> Result:
         return cls(
             algorithm=meta["parameters"],
             objective=meta["objective"],

@@ -232,14 +232,14 @@ class Store:
 
         Raises
         ------
-        KeyError
-            If there is none of such an id.
+        StoreError
+            Also if there is none of such an id.
         """
         found = self._columns(("run_id", "history"), ids)
         packed = dict(zip(*found.values(), strict=True))
         for run_id in ids:
             if run_id not in packed:
-                raise KeyError(f"{self.path} has no run {run_id}")
+                raise StoreError(f"{self.path} has no run {run_id}, or is damaged")
         return {run_id: self._decoded(run_id, packed[run_id]) for run_id in ids}
 
     def table(self, where: Where = None, *, ids: Sequence[str] | None = None) -> dict[str, list]:

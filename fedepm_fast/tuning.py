@@ -102,7 +102,7 @@ def tune(
         Of the folds, the runs and the sampler. Fold k is
         ``run(algorithm, training_data, seed=seed, trial=k)``.
     storage : str, path or optuna.storages.BaseStorage, optional
-        A URL such as ``sqlite:///tune.db``, or the path of an SQLite file: each trial is kept as
+        The path of an SQLite file, or a URL such as ``sqlite:///tune.db``: each trial is kept as
         it finishes, and the same call goes on from there, with the results of one that was never
         interrupted.
     study : str

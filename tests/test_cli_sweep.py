@@ -256,6 +256,10 @@ def test_sweep_stores_sums_up_and_goes_on(capsys, spec):
     assert fedepm(capsys, "sweep", spec, "--dry-run", "--trials", 5)[1] == (
         f"40 runs in 8 cells, 24 of them in {store} already\n"
     )
+    code, out, _ = fedepm(capsys, "sweep", spec, "--trials", 5)
+    assert out.startswith(f"40 runs in 8 cells, into {store}, 24 of them there already\n")
+    code, out, _ = fedepm(capsys, "sweep", spec, "--trials", 5)
+    assert out.startswith(f"nothing to do: 40 runs in 8 cells, all in {store} already\n")
     assert fedepm(capsys, "sweep", spec, "--trials", 5, "--quiet") == (0, "", "")
     other = spec.with_name("other.db")
     code, out, _ = fedepm(
@@ -439,11 +443,15 @@ def test_runs_show(capsys, store):
     assert re.match(rf"run +{record.run_id}\n", out)
     assert re.search(rf"\nlocal_steps +{record.parameters['local_steps']}\n", out)
     assert re.search(r"\nrounds +2\n", out)
-    assert re.search(r"round +objective +grad_mean_sq", out)
+    assert re.search(r"round +f\(x\)/m +grad_mean_sq", out)
+    mean = record.history["objective"] / record.parameters["clients"]
+    assert out.splitlines()[-1].split()[1] == f"{mean[-1]:.6g}"
+    assert mean[-1] == record.measures["mean_objective"]
     code, out, _ = fedepm(capsys, "runs", "show", store, record.run_id, "--json", "--history")
     shown = json.loads(out)
     assert shown["parameters"] == record.parameters
     assert shown["history"]["objective"] == record.history["objective"].tolist()
+    assert shown["history"]["mean_objective"] == mean.tolist()
     assert "history" not in json.loads(fedepm(capsys, "runs", "show", store, record.run_id[:30],
                                               "--json")[1])  # fmt: skip
 

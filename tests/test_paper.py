@@ -378,7 +378,7 @@ def test_command(capsys, tmp_path, monkeypatch, evaluation):
     code, text, err = fedepm(capsys, "paper", "--out", out, "--quiet")
     assert (code, err) == (0, "")
     assert text.startswith("<Evaluation 6 runs: ")
-    assert asked["trials"] == 100
+    assert (asked["trials"], asked["store"]) == (100, out / "runs.sqlite")
 
 
 def test_command_refuses_bad_input_before_any_work(capsys, tmp_path):

@@ -85,6 +85,29 @@ def test_damaged_files_are_named(result, tmp_path):
         Result.load(tmp_path / "other.npz")
 
 
+def test_any_damage_is_told_or_harmless(result, tmp_path, rng):
+    path = tmp_path / "result.npz"
+    result.save(path)
+    content = path.read_bytes()
+    want = json.dumps(result.to_dict())
+    told = 0
+    for k in range(400):
+        damaged = bytearray(content)
+        if k % 4:
+            # Names and sizes are at the end, one bit in two of which is to be hit.
+            low = rng.choice([0, len(content) - 1500])
+            damaged[rng.integers(low, len(content))] ^= 1 << rng.integers(8)
+        else:
+            del damaged[rng.integers(len(content)) :]
+        path.write_bytes(damaged)
+        try:
+            assert json.dumps(Result.load(path).to_dict()) == want  # dates, and the like
+        except ValueError as error:
+            told += 1
+            assert str(error) == f"{path} is not a complete result file, as Result.save writes it"
+    assert told > 300
+
+
 def test_a_newer_format_is_refused(result, tmp_path):
     path = tmp_path / "result.npz"
     result.save(path)

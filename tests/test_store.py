@@ -7,6 +7,7 @@ import math
 import operator
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -305,7 +306,7 @@ def test_ids_give_the_order(path):
     with Store(path, readonly=True) as store:
         assert store.table(ids=ids)["trial"] == [7, 3, 5]
         assert list(store.histories(ids)) == ids
-        with pytest.raises(KeyError, match="has no run f"):
+        with pytest.raises(StoreError, match="has no run f, or is damaged"):
             store.histories([*ids, "f"])
         assert store.to_pandas({"trial": [3, 5]}, ids=ids)["trial"].tolist() == [3, 5]
 
@@ -527,3 +528,55 @@ def test_a_transaction_that_was_left_open_is_undone(tmp_path):
     assert connection.execute("SELECT x FROM t").fetchall() == [(2,)]
     assert not connection.in_transaction
     connection.close()
+
+
+# Damage -----------------------------------------------------------------------------------
+
+
+def test_any_damage_of_a_history_is_told(rng):
+    history = {"objective": rng.normal(size=30), "x": rng.normal(size=(30, 2))}
+    content = _history.encode(history)
+    told = 0
+    for k in range(300):
+        damaged = bytearray(content)
+        if k % 3:
+            damaged[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        else:
+            del damaged[rng.integers(len(content)) :]
+        try:
+            found = _history.decode(bytes(damaged))  # a bit of the last byte may mean nothing
+            assert {n: v.tobytes() for n, v in found.items()} == {
+                n: v.tobytes() for n, v in history.items()
+            }
+        except ValueError as error:
+            told += 1
+            assert str(error).startswith("the history is damaged: ")
+    assert told > 290
+
+
+def test_any_damage_of_a_store_is_told_or_is_of_values(path, rng):
+    content = path.read_bytes()
+    told = 0
+    for k in range(150):
+        damaged = bytearray(content)
+        if k % 5:
+            for _ in range(1 + k % 3):
+                damaged[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        else:
+            del damaged[rng.integers(len(content)) :]
+        path.write_bytes(damaged)
+        try:
+            with Store(path, readonly=k % 2 == 0) as store:
+                ids = store.ids()
+                table = store.table(["trial>=0", "local_steps=4,8"])
+                store.to_pandas()
+                store.histories(ids)
+                with suppress(KeyError):  # of an index that says there is none
+                    store.get(table["run_id"][0])
+        except StoreError as error:
+            told += 1
+            assert str(path) in str(error) and "\n" not in str(error)
+        finally:
+            for log in path.parent.glob("*-*"):
+                log.unlink()
+    assert told > 30

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -37,6 +38,7 @@ from fedepm_fast._tune_folds import NEVER, OVER, assign_folds, make_folds
 from fedepm_fast._tune_scores import mean_and_error
 from fedepm_fast._tune_search import SAMPLERS
 from fedepm_fast._tune_space import Choices, Range, as_space, parse_space
+from fedepm_fast._tune_storage import located
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.store import StoreError
 
@@ -291,6 +293,41 @@ def test_a_kill_loses_no_finished_trial(tmp_path):
     with pytest.raises(ValueError, match=r"was made with folds = 3, this is 2: give another name"):
         small_tune(storage=f"sqlite:///{path}", folds=2)
     small_tune(storage=f"sqlite:///{path}", folds=2, study="other", trials=1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a?b.db", "a%20b.db", "a#b.db", "a b.db", "é.db", "{x}.db", "a+b&c=d.db", "a:b@c.db"],
+)
+def test_the_storage_is_the_file_that_was_named(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    url, where = located(name)
+    assert where == name
+    storage = optuna.storages.RDBStorage(url)
+    optuna.create_study(storage=storage, study_name="s")
+    storage.remove_session()
+    storage.engine.dispose()
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert located(tmp_path / name)[0] == url
+
+
+def test_urls_of_storages_stay_what_they_are():
+    for url, where in (
+        ("sqlite:///a.db", "a.db"),
+        ("sqlite:////tmp/a.db", "/tmp/a.db"),
+        ("postgresql+psycopg2://me:secret@host/db", "postgresql+psycopg2://me:***@host/db"),
+        ("sqlite://", "sqlite://"),
+    ):
+        assert located(url) == (url, where)
+    assert located(Path("sqlite:///a.db"))[0].endswith("/sqlite%3A/a.db")
+    with pytest.raises(ValueError, match="storage must be a path or a URL"):
+        located("sqlite://a:b/c.db")
+
+
+def test_a_storage_in_memory_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small_tune(storage=":memory:", trials=1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_settings_that_differ_are_named():
