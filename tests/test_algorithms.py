@@ -11,6 +11,7 @@ from problems import small_data
 
 from fedepm_fast import FedEPM, Logistic, Problem, SFedAvg, SFedProx, make_problem, run
 from fedepm_fast.algorithms import ALGORITHMS
+from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.randomness import CounterRandomness
 from fedepm_fast.reference import ens, soft_threshold
 
@@ -162,3 +163,11 @@ def test_describe_is_plain():
     described = FedEPM().resolve(problem).describe()
     assert described["name"] == "fedepm"
     assert described["lam"] == described["eta"] / 2
+
+
+def test_records_of_private_runs_have_no_epsilon_of_the_paper_s():
+    assert FedEPM().describe()["epsilon"] == 0.1
+    private = FedEPM(mechanism=LaplaceMechanism(total_epsilon=0.5, clip=1.0))
+    record = run(private, small_data(), rounds=1).to_dict()
+    assert "epsilon" not in record["parameters"]
+    assert record["parameters"]["mechanism"]["total_epsilon"] == 0.5

@@ -383,6 +383,21 @@ def test_an_older_version_is_brought_up_to_date(path):
     assert found == [None] * 100 + ["none"]
 
 
+def test_an_older_view_is_replaced(path):
+    connection = sqlite3.connect(path)
+    connection.execute("DROP VIEW results")
+    connection.execute("CREATE VIEW results AS SELECT run_id, seed FROM runs")
+    connection.close()
+    with Store(path, readonly=True) as store:
+        assert len(store) == 100
+    with Store(path) as store:
+        store.add([record(101, seed=2**63)])
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT seed, trial FROM results ORDER BY seed DESC").fetchone()
+    connection.close()
+    assert found == (f"{2**63:020}", 101)
+
+
 def test_a_newer_version_is_left_alone(path):
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
