@@ -125,6 +125,19 @@ def test_a_restarted_server_goes_on(tmp_path):
     np.testing.assert_allclose(vector(result.arrays), expected, rtol=1e-10)
 
 
+def test_clients_do_not_follow_a_server_far_ahead():
+    grid, federation = InProcessGrid(), strategy()
+    federation.start(grid, START, num_rounds=2)
+    states = {node: repr(context.state) for node, context in grid.contexts.items()}
+    messages = list(federation.configure_train(3, START, ConfigRecord(), grid))
+    for message in messages:
+        message.content["config"]["round"] = 2**62
+    for reply in grid.send_and_receive(messages):
+        assert f"round {2**62} " in reply.error.reason
+        assert "is a jump of more than largest_jump = 1000 rounds" in reply.error.reason
+    assert states == {node: repr(context.state) for node, context in grid.contexts.items()}
+
+
 def test_clients_with_a_path_survive_a_new_run_of_the_server(tmp_path):
     def kept(context: Context) -> Client:
         client = make_client(context)
