@@ -190,8 +190,7 @@ def numbers_of(name: str, value: Any) -> Any:
 
 def column_names(value: Any) -> tuple[Any, ...] | None:
     """The names of a data frame's columns."""
-    columns = getattr(value, "columns", None)
-    return None if columns is None or callable(columns) else tuple(columns)
+    return tuple(value.columns) if hasattr(value, "columns") and hasattr(value, "dtypes") else None
 
 
 def _columns(frame: Any) -> list[Any]:

@@ -77,8 +77,8 @@ def test_own_data(capsys, table):
     assert code == 0
     assert (
         record["data"]["description"]
-        == "table.csv: 60 rows, 3 features, 4 clients of 15 to 15 rows; label column y (0.0 -> 0, "
-        "1.0 -> 1); client column who; columns scaled to unit norm"
+        == "table.csv: 60 rows, 3 features, 4 clients of 15 to 15 rows; label column y; client "
+        "column who; columns scaled to unit norm"
     )
     assert record["data"]["label_column"] == "y" and record["data"]["client_column"] == "who"
     for partition, more in (("equal", ()), ("dirichlet", ("--concentration", 5))):
@@ -97,7 +97,7 @@ def test_every_command_says_what_it_made_of_a_file(capsys, tmp_path):
     (tmp_path / "rows").write_text("\n".join(lines))
     data = (
         "--data", tmp_path / "rows", "--format", "csv", "--no-header", "--separator", "tab",
-        "--client-column", "2", "--label", 3,
+        "--client-column", "2", "--label", 3, "--noise", "none", "--mu0", 50, "--beta", 0.1,
     )  # fmt: skip
     said = "rows: 60 rows, 2 features, 3 clients of 20 to 20 rows; label column 3; client column 2"
     for command, *more in (

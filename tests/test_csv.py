@@ -14,7 +14,7 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedepm_fast import loaders
+from fedepm_fast import Logistic, loaders, sources
 
 
 def load(folder, text, **options):
@@ -230,3 +230,14 @@ def test_a_cell_too_many_or_too_few_never_passes(tmp_path_factory, table, data):
     path.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(ValueError, match=r"ragged\.csv"):
         loaders.load(path, label="label", client_column="site", separator=separator)
+
+
+def test_specifications_have_the_same_options(tmp_path):
+    (tmp_path / "rows").write_text("5\t01\t0\n7\t1\t1\n9\t01\t1\n")
+    options = {"format": "csv", "header": False, "separator": "tab", "client_column": 1, "label": 2}
+    source = sources.from_options({"source": tmp_path / "rows", **options}, loss=Logistic())
+    data = source.split(0)
+    assert data.client_names == ("01", "1") and data.client_sizes.tolist() == [2, 1]
+    assert "label column 2; client column 1; columns scaled to unit norm" in data.summary()
+    with pytest.raises(ValueError, match="header is for a file, not for adult"):
+        sources.from_options({"source": "adult", "header": True}, loss=Logistic())
