@@ -29,6 +29,10 @@ M, N, SEED = 6, 5, 11
 ALGORITHM = FedEPM(participation=0.5, lam=1e-3, eta=2e-3, aggregation="uploaded")
 
 
+#: Python 3.12 and later warn of a fork beside the threads of pytest-xdist; the children start none.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
 @pytest.fixture(autouse=True)
 def no_disk(monkeypatch):
     """Processes are killed here, not the machine: waiting for the disk adds nothing."""
