@@ -38,7 +38,8 @@ Clients = Annotated[int | None, typer.Option(help="Number of clients.", show_def
 LocalSteps = Annotated[int, typer.Option(help="Local steps between two communications, k0.")]
 Participation = Annotated[float, typer.Option(help="Share of clients in a round, in (0, 1].")]
 Epsilon = Annotated[
-    float, typer.Option(help="Divides the noise; no privacy guarantee, see the README.")
+    float,
+    typer.Option(help="Divides the noise; no privacy guarantee, see run --private."),
 ]
 Preset = Annotated[
     str, typer.Option(help="released: the authors' program; text: the printed equations.")
@@ -252,10 +253,10 @@ def check_out(out: Path | None) -> Path | None:
 
 
 def announce_compilation() -> None:
-    """Say so on a terminal, once, when kernels have to be compiled."""
+    """Say so on standard error, once, when kernels have to be compiled."""
     from .kernels import on_compile
 
-    if not _announced and sys.stderr.isatty():
+    if not _announced:
         _announced.append(True)
         on_compile(say_compiling)
 

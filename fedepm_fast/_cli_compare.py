@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_module
 import math
 import sys
-import textwrap
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +13,12 @@ import typer
 
 from . import _cli_common as common
 from ._cli_run import RoundsTable
+from ._text import WIDTH, fill
 
 if TYPE_CHECKING:
     from .result import Result
 
 ORDER = ("fedepm", "sfedprox", "sfedavg")
-WIDTH = 80
 
 
 def compare(
@@ -165,7 +164,7 @@ def write(
 
 
 def print_side_by_side(results: list[Result], optimum: float, gaps: list[float | None]) -> None:
-    """The runs as columns of one table, within 80 columns."""
+    """The runs as columns of one table."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -182,7 +181,7 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)",
         f"optimum by BFGS: f*/m = {common.number(optimum)}",
     ):
-        print(textwrap.fill(line, WIDTH, subsequent_indent="  "))
+        print(fill(line, "  "))
     print()
     rows = {
         "f(x)/m": [common.number(r.mean_objective) for r in results],

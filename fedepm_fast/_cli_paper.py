@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from . import _cli_common as common
 from ._cli_common import INTERRUPTED, CommandFailed
+from ._text import fill
 
 if TYPE_CHECKING:
     from .paper import Evaluation
@@ -79,4 +79,4 @@ def _told(evaluation: Evaluation, quiet: bool) -> str:
     where = max(len(f.claim.source) for f in findings)
     lines = [f"{f.verdict:<{width}}  {f.claim.source:<{where}}  {f.claim.text}" for f in findings]
     indent = " " * (width + where + 4)
-    return "\n".join(textwrap.fill(line, 80, subsequent_indent=indent) for line in lines)
+    return "\n".join(fill(line, indent) for line in lines)

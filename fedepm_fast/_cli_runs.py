@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import _cli_common as common
+from ._text import pairs, terminal_width
 
 if TYPE_CHECKING:
     from ._cells_table import Summary
@@ -31,7 +31,8 @@ Where = Annotated[
 ]
 
 SHORT = 12  # characters of a run's id
-WIDTH = 100
+#: Columns of a pipe, whose reader wants one line for each row.
+LINE = 1000
 
 
 @app.command("list")
@@ -106,9 +107,7 @@ def show(
         "done": f"{record.created} on {record.machine or 'a machine that was lost'}",
         "versions": ", ".join(f"{name} {v}" for name, v in record.versions.items()),
     }
-    width = max(map(len, rows))
-    for name, text in rows.items():
-        print(f"{name:<{width}}  {text}".rstrip())
+    print("\n".join(pairs(rows.items(), width=terminal_width() or LINE)))
     if rounds:
         print()
         length = len(next(iter(rounds.values())))
@@ -261,14 +260,19 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    columns = terminal_width()
+    wide = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    if columns is not None and sum(wide) + 3 * (len(wide) - 1) > columns:
+        for row in rows:
+            print("\n".join(pairs(zip(header, row, strict=True))), end="\n\n")
+        return
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(header):
         number = all(row[i][:1] in "-.0123456789in" for row in rows)
         table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(text.replace("[", r"\[") for text in row))
-    # A pipe has no width of its own, and its reader wants one line for each row.
-    console = Console() if sys.stdout.isatty() else Console(width=1000, color_system=None)
+    console = Console() if columns else Console(width=LINE, color_system=None)
     console.print(table)
 
 

@@ -106,7 +106,7 @@ class Algorithm:
         Share of the clients that take part in a round, rho in (0, 1]; ``ceil(rho*m)`` do.
     epsilon : float
         Divides the noise of the uploads. In the paper a privacy budget; the noise models of
-        these algorithms are *not* differentially private, see the README.
+        these algorithms are *not* differentially private, see `mechanism`.
     preset : {"released", "text", "private"}
         The authors' program, or the equations as printed: regulariser, step, noise and
         stopping rule. ``"private"`` is what a `mechanism` makes of the first.

@@ -29,10 +29,9 @@ from ._cli_common import INTERRUPTED, CommandFailed
 app = typer.Typer(
     name="fedepm",
     help="FedEPM, the exact penalty method for federated learning.",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 app.command("run")(_cli_run.run)
 app.command("compare")(_cli_compare.compare)
@@ -90,7 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # a mistake in the options themselves
-            code = _say(usage() or "a command is missing: fedepm --help", 2)
+            code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
             code = _say(_with_option_names(str(error), arguments[0]), 2)
             _drop_output()
@@ -102,6 +101,12 @@ def main(arguments: list[str] | None = None) -> None:
 def _say(message: str, code: int, prefix: str = "error: ") -> int:
     print(prefix + " ".join(message.split()), file=sys.stderr)
     return code
+
+
+def _said_once(message: str) -> str:
+    """A message without what Typer adds to it where Click has said so already."""
+    before, hint, after = message.partition("Did you mean")
+    return (before + hint + after.partition("Did you mean")[0]).rstrip(" (")
 
 
 def _drop_output() -> None:

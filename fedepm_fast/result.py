@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ._archives import read_arrays
 from ._extras import require
 from ._files import replacing
+from ._text import pairs
 from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 _FORMAT = 1
 _ARRAYS = ("x", "W", "Z", "snr_clients")
 
-NO_GUARANTEE = "none: this noise is not differentially private (README)"
+NO_GUARANTEE = "none: this noise is not differentially private, see fedepm_fast.privacy"
 
 
 class DivergenceWarning(RuntimeWarning):
@@ -305,16 +305,10 @@ class Result:
             ("privacy guarantee", self.guarantee),
             ("stopped", self.message),
         ]
-        width = max(len(label) for label, _ in rows)
         classes = o.get("classes", 1)
         size = f"{len(self.x) // classes} features" + (f", {classes} classes" * (classes > 1))
-        lines = [f"{label_of(a['name'])} on {self.n_clients} clients, {size}"]
-        for label, text in rows:
-            # 80 columns, continued below the text.
-            first, *rest = textwrap.wrap(text, 76 - width)
-            lines.append(f"  {label:<{width}}  {first}")
-            lines += [" " * (width + 4) + line for line in rest]
-        return "\n".join(lines)
+        title = f"{label_of(a['name'])} on {self.n_clients} clients, {size}"
+        return "\n".join([title, *pairs(rows, margin="  ")])
 
     def __repr__(self) -> str:
         return (

@@ -93,7 +93,7 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
     if scaling and not mechanism.public_scaling:
         raise ValueError(
             f"the columns were divided by numbers that depend on the data ({scaling}): divide by "
-            "public bounds instead, or declare that public, public_scaling=True"
+            "public bounds instead, or declare that public, with public_scaling"
         )
     objective = problem.objective
     if type(objective) not in _BUILT_IN:
