@@ -10,10 +10,17 @@ from scipy.stats import beta
 
 from fedepm_fast import FedEPM, SFedAvg
 from fedepm_fast.kernels._jit import JIT_DISABLED
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
-from fedepm_fast.privacy.audit import _lower_bound, audit
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, _audit_plan
+from fedepm_fast.privacy._audit_bounds import lower_bound
+from fedepm_fast.privacy.audit import Plan, audit
 
 RUNS = 60 if JIT_DISABLED else 600
+MANY = 20_000
+
+LAPLACE = LaplaceMechanism(total_epsilon=2.0, clip=1.0)
+GAUSSIAN = GaussianMechanism(total_epsilon=2.0, delta=1e-5, clip=1.0)
+BOTH = pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
+compiled = pytest.mark.skipif(JIT_DISABLED, reason="thousands of runs")
 
 
 def test_the_papers_noise_is_caught_red_handed():
@@ -35,28 +42,123 @@ def test_the_printed_equations_are_caught_too():
 @pytest.mark.parametrize("mechanism", [
     LaplaceMechanism(epsilon_per_round=0.5, clip=1.0),
     LaplaceMechanism(total_epsilon=2.0, clip=0.1),
+    LaplaceMechanism(total_epsilon=2.0),
     GaussianMechanism(total_epsilon=1.0, delta=1e-5, clip=1.0),
 ])  # fmt: skip
 @pytest.mark.parametrize("start", ["released", "broadcast"])
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_private_uploads_withstand(mechanism, start, rounds):
     found = audit(FedEPM(mechanism=mechanism, start=start, local_steps=4), runs=RUNS, rounds=rounds)
-    assert found.lower_bound <= found.stated and not found.broken
+    assert found.lower_bound <= found.stated and not found.broken and found.rounds == rounds
 
 
-@pytest.mark.skipif(JIT_DISABLED, reason="thousands of runs")
-def test_the_attack_comes_close_to_what_is_spent():
-    mechanism = LaplaceMechanism(epsilon_per_round=2.0, clip=1.0)
-    found = audit(FedEPM(mechanism=mechanism, local_steps=4), runs=3000)
-    assert 1.2 < found.lower_bound <= found.stated == 2.0
+@BOTH
+def test_the_pair_is_as_far_apart_as_two_records_can_be(mechanism):
+    # In the norm of the noise, and above the clip: twice the clip, but for the tilt of its rows.
+    plan = Plan(FedEPM(mechanism=mechanism, participation=1.0), 3, 4, 5)
+    first, second = (problem.gradient(0, plan.start) for problem in plan.problems)
+    moved = np.linalg.norm(first - second, ord=mechanism.order)
+    assert 0.98 < moved / (2 * 1.0 / 5) <= 1
+    rows, _ = plan._rows(0, 4)
+    assert rows.shape == (5, 4)
+    assert np.linalg.norm(rows[0], ord=mechanism.order) == pytest.approx(3.0)
 
 
-def test_noise_that_is_too_small_is_found(monkeypatch):
-    # A mechanism whose noise is an eighth of what it should be.
-    right = LaplaceMechanism.noise_multipliers
-    monkeypatch.setattr(LaplaceMechanism, "noise_multipliers", lambda *args: right(*args) / 8)
-    mechanism = LaplaceMechanism(epsilon_per_round=0.5, clip=1.0)
-    assert audit(FedEPM(mechanism=mechanism), runs=RUNS).broken
+@compiled
+@BOTH
+def test_the_attack_comes_close_to_what_is_spent(mechanism):
+    for rounds in (1, 3):
+        found = audit(FedEPM(mechanism=mechanism, local_steps=4), runs=MANY, rounds=rounds, seed=5)
+        assert 1.6 < found.lower_bound <= found.stated == 2.0 and found.shortfall <= 0.15
+
+
+def less_noise(monkeypatch, share):
+    for law in (LaplaceMechanism, GaussianMechanism):
+        right = law.noise_multipliers
+        monkeypatch.setattr(
+            law, "noise_multipliers", lambda *args, right=right: right(*args) * share
+        )
+
+
+def no_clip(monkeypatch):
+    monkeypatch.setattr(_audit_plan, "private_problem", lambda mechanism, problem: problem)
+
+
+def divided_twice(monkeypatch):
+    right = FedEPM.plan
+
+    def plan(self, problem, participations):
+        found = right(self, problem, participations)
+        return found._replace(change=found.change / problem.data.client_sizes)
+
+    monkeypatch.setattr(FedEPM, "plan", plan)
+
+
+def no_split(monkeypatch):
+    for law in (LaplaceMechanism, GaussianMechanism):
+        right = law.noise_multipliers
+        monkeypatch.setattr(law, "noise_multipliers", lambda self, made, right=right: (
+            right(self, np.minimum(made, 1))))  # fmt: skip
+
+
+@compiled
+@BOTH
+@pytest.mark.parametrize("fault", [
+    lambda patch: less_noise(patch, 0.5), lambda patch: less_noise(patch, 0.9),
+    no_clip, divided_twice, no_split,
+], ids=["half of the noise", "nine tenths", "no clip", "2C/d^2", "no split"])  # fmt: skip
+def test_what_is_wrong_is_found(monkeypatch, mechanism, fault):
+    fault(monkeypatch)
+    assert audit(FedEPM(mechanism=mechanism, local_steps=4), runs=MANY, rounds=3, records=5).broken
+
+
+@BOTH
+def test_the_right_noise_is_refuted_less_often_than_its_confidence_allows(mechanism):
+    # The laws of the pair that no record exceeds, over a thousand seeds.
+    plan = Plan(FedEPM(mechanism=mechanism, participation=1.0), 3, 2, 2)
+    rng, far, refuted = np.random.default_rng(0), plan.planned(), 0
+    draw = rng.laplace if plan.law == "laplace" else rng.normal
+    for _ in range(1000):
+        seen = draw(size=(2, 600)) + np.array([[0.0], [far]])
+        if plan.law == "laplace":
+            scores = np.round(np.abs(seen - far) - np.abs(seen), 9)
+        else:
+            scores = ((seen - far) ** 2 - seen**2) / 2
+        refuted += plan.verdict(scores[0], scores[1], 0.95).broken
+    assert refuted <= 50
+
+
+@compiled
+@BOTH
+def test_right_uploads_are_not_refuted_over_many_seeds(mechanism):
+    algorithm = FedEPM(mechanism=mechanism, local_steps=2)
+    refuted = sum(audit(algorithm, runs=100, rounds=3, seed=seed).broken for seed in range(20))
+    assert refuted <= 1
+
+
+@compiled
+@BOTH
+def test_the_stated_shortfall_is_what_is_found(monkeypatch, mechanism):
+    algorithm = FedEPM(mechanism=mechanism, local_steps=2)
+    runs = 1000
+    shortfall = audit(algorithm, runs=runs, rounds=3).shortfall
+    less_noise(monkeypatch, 1 - shortfall)
+    found = [audit(algorithm, runs=runs, rounds=3, seed=seed).broken for seed in range(20)]
+    assert sum(found) >= 16
+    assert 0.05 < shortfall < 0.6
+
+
+@BOTH
+def test_uploads_of_a_private_client(mechanism):
+    pytest.importorskip("opendp")
+    found = audit(FedEPM(mechanism=mechanism), runs=12, rounds=3, client=True)
+    assert found.stated == 2.0 and found.runs == 12 and found.rounds == 3
+
+
+def test_laplace_noise_of_a_delta_is_audited_at_it():
+    mechanism = LaplaceMechanism(total_epsilon=2.0, delta=1e-5, clip=1.0)
+    found = audit(FedEPM(mechanism=mechanism, local_steps=4), runs=RUNS, rounds=20)
+    assert found.delta == 1e-5 and found.lower_bound <= found.stated == 2.0
 
 
 def test_the_bound_covers_a_known_mechanism():
@@ -67,7 +169,7 @@ def test_the_bound_covers_a_known_mechanism():
     for _ in range(200):
         first = (rng.random(400) < truth).astype(float)
         second = (rng.random(400) < 1 - truth).astype(float)
-        bounds.append(_lower_bound(first, second, 0.0, 0.95)[0])
+        bounds.append(lower_bound(first, second, 0.0, 0.95)[0])
     assert np.mean(np.array(bounds) > eps) <= 0.05
     assert np.median(bounds) > 0.5
 
@@ -82,11 +184,13 @@ def test_same_seed_same_bound():
     (lambda: audit(SFedAvg()), TypeError, "algorithm must be FedEPM"),
     (lambda: audit(FedEPM(noise="none")), ValueError, "noise must not be none"),
     (lambda: audit(FedEPM(), runs=3), ValueError, "runs must be"),
+    (lambda: audit(FedEPM(), client=True), ValueError, "client must be False"),
     (lambda: audit(FedEPM(mechanism=LaplaceMechanism(total_epsilon=1.0), mu0=1e12), runs=10),
      ValueError, "algorithm must make 1 uploads"),
     (lambda: audit(FedEPM(), rounds=0), ValueError, "rounds must be"),
     (lambda: audit(FedEPM(), confidence=1.0), ValueError, "confidence must be"),
     (lambda: audit(FedEPM(), features=1), ValueError, "features must be"),
+    (lambda: audit(FedEPM(), records=0), ValueError, "records must be"),
 ])  # fmt: skip
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
