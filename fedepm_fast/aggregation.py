@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._validation import check_int
+from .kernels import _boundary as boundary
 from .kernels.ens import ens
 
 Array = NDArray[Any]
@@ -20,7 +20,7 @@ BLOCK_BYTES, LEAST_WIDTH, GROUP = 1 << 22, 1024, 16
 
 
 def aggregate(
-    uploads: Sequence[Array],
+    uploads: Sequence[ArrayLike],
     c: float,
     *,
     weights: ArrayLike | None = None,
@@ -33,8 +33,8 @@ def aggregate(
 
     Parameters
     ----------
-    uploads : sequence of m ndarrays of shape (n,)
-        Of one dtype, float64 or float32.
+    uploads : sequence of m array_like of shape (n,)
+        Of one dtype, float64 or float32 (integers and booleans become float64).
     c, weights, threads
         As of `kernels.ens.ens`.
 
@@ -48,15 +48,8 @@ def aggregate(
     ValueError, TypeError
         Naming the argument; also if there is a NaN or an infinity in an upload.
     """
-    if len(uploads) == 0:
-        raise ValueError("uploads must hold at least one client's, got none")
-    for i, upload in enumerate(uploads):
-        if upload.ndim != 1 or upload.shape != uploads[0].shape or upload.dtype != uploads[0].dtype:
-            raise ValueError(
-                f"uploads must be vectors of one length and dtype: {uploads[0].dtype}"
-                f"{uploads[0].shape} at first, {upload.dtype}{upload.shape} at index {i}"
-            )
-    m, n, dtype = len(uploads), len(uploads[0]), uploads[0].dtype
+    rows, dtype = _rows(uploads)
+    m, n = len(rows), len(rows[0])
     width = max(LEAST_WIDTH, BLOCK_BYTES // (m * dtype.itemsize * GROUP) * GROUP)
     x = np.empty(n, dtype)
 
@@ -65,16 +58,51 @@ def aggregate(
         for start in starts:
             # The last block overlaps the one before, as the kernels' groups do.
             j = max(0, min(int(start), n - width))
-            for row, upload in zip(block, uploads, strict=True):
+            for row, upload in zip(block, rows, strict=True):
                 row[:] = upload[j : j + width]
             x[j : j + width] = ens(block, c, weights=weights)
 
-    count = 1 if threads is None else check_int("threads", threads, low=1)
-    starts = np.arange(0, n, width)
-    if count == 1 or len(starts) == 1:
-        solve(starts)
-    else:
-        # Gathering and solving both release the GIL; each thread has blocks of its own.
-        with ThreadPoolExecutor(count) as pool:
-            list(pool.map(solve, np.array_split(starts, count)))
+    # Without coordinates the other arguments are checked all the same.
+    starts = np.arange(0, max(n, 1), width)
+    count = min(boundary.thread_count(threads), len(starts))
+    try:
+        if count == 1:
+            solve(starts)
+        else:
+            # Gathering and solving both release the GIL; each thread has blocks of its own.
+            with ThreadPoolExecutor(count) as pool:
+                list(pool.map(solve, np.array_split(starts, count)))
+    except ValueError:
+        for i, row in enumerate(rows):  # a block does not know where it stands
+            boundary.check_finite("uploads", row[None], first_row=i)
+        raise
     return x
+
+
+def _rows(uploads: Any) -> tuple[list[Array], Any]:
+    """The uploads as vectors of one length, and the one dtype that they become."""
+    indexed = hasattr(uploads, "__len__") and hasattr(uploads, "__getitem__")
+    if not indexed or isinstance(uploads, (Mapping, str, bytes)):
+        raise TypeError(
+            f"uploads must be a list of arrays, got {type(uploads).__name__}: "
+            "list(uploads) makes one of what can be iterated"
+        )
+    if isinstance(uploads, np.ndarray):
+        uploads = boundary.view("uploads", uploads)
+    rows: list[Array] = []
+    dtype = np.dtype(np.float64)
+    for i, upload in enumerate(uploads):
+        row = boundary.view(f"uploads[{i}]", upload)
+        # Converted, if at all, block by block.
+        found = boundary.float_dtype(f"uploads[{i}]", row.dtype)
+        rows.append(row)
+        if i == 0:
+            dtype = found
+        if row.ndim != 1 or row.shape != rows[0].shape or found is not dtype:
+            raise ValueError(
+                f"uploads must be vectors of one length and dtype: {dtype}{rows[0].shape} "
+                f"at first, {found}{row.shape} at index {i}"
+            )
+    if not rows:
+        raise ValueError("uploads must hold at least one client's, got none")
+    return rows, dtype

@@ -92,6 +92,7 @@ def ens(Z: ArrayLike, c: float, weights: ArrayLike | None = None) -> NDArray[Any
         p = check_array("weights", weights, shape=(m,))
         if not (p > 0).all():
             raise ValueError(f"weights must be positive, got {p.min()}")
+        p = np.ldexp(p, -np.frexp(p.max())[1])  # ratios count, and now no sum overflows
         mean = (p[:, None] * columns).sum(axis=0, dtype=np.longdouble) / p.sum(dtype=np.longdouble)
         mean = mean.astype(np.float64)
         order = np.argsort(-columns, axis=0, kind="stable")
@@ -103,7 +104,8 @@ def ens(Z: ArrayLike, c: float, weights: ArrayLike | None = None) -> NDArray[Any
     s = (z > u[1:]).sum(axis=0)
     column = np.arange(columns.shape[1])
     below = np.vstack([z, np.full(columns.shape[1], -np.inf)])[s, column]
-    return np.maximum(u[s, column], below).astype(dtype).reshape(Z.shape[1:])
+    w = np.maximum(u[s, column], below) + 0.0  # of zeros of either sign +0.0
+    return w.astype(dtype).reshape(Z.shape[1:])
 
 
 def ens_algorithm1(Z: ArrayLike, lam: float, eta: float) -> Array:

@@ -1,4 +1,10 @@
-"""The Python boundary of the kernels: coerce once, refuse clearly, allocate by dtype."""
+"""The Python boundary of the kernels: coerce once, refuse clearly, allocate by dtype.
+
+What an array may be is decided here, for every function: float64 and float32 stay what they
+are, in native byte order and C-contiguous; integers and booleans become float64; anything else
+is refused by the argument's name. So are entries that a mask hides, and what is no array, such
+as a generator: lists are arrays.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,9 @@ import operator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ._jit import most_threads
 
 FLOAT32, FLOAT64 = FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -23,7 +31,7 @@ def as_floats(name: str, value: Any, *, ndim: int | None = None, like: Any = Non
     TypeError
         For anything but real numbers, or a dtype other than that of `like`.
     ValueError
-        For the wrong number of dimensions.
+        For the wrong number of dimensions, or masked entries.
     """
     if (
         type(value) is np.ndarray
@@ -33,11 +41,11 @@ def as_floats(name: str, value: Any, *, ndim: int | None = None, like: Any = Non
         and (like is None or value.dtype is like.dtype)
     ):
         return value
-    array = _view(name, value)
-    if array.dtype.kind in "bui":
-        array = array.astype(np.float64 if like is None else like.dtype)
-    if array.dtype not in FLOATS:
-        raise TypeError(f"{name} must be float64 or float32, got dtype {array.dtype}")
+    array = view(name, value)
+    dtype = float_dtype(name, array.dtype)
+    if like is not None and array.dtype.kind in "bui":
+        dtype = like.dtype
+    array = array.astype(dtype, copy=False)
     if like is not None and array.dtype != like.dtype:
         raise TypeError(f"{name} must be {like.dtype} like the other arrays, got {array.dtype}")
     if ndim is not None and array.ndim != ndim:
@@ -45,29 +53,82 @@ def as_floats(name: str, value: Any, *, ndim: int | None = None, like: Any = Non
     return np.ascontiguousarray(array) if array.ndim else array
 
 
+def float_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What numbers of `dtype` become: `FLOAT64` or `FLOAT32`."""
+    if dtype is FLOAT64 or dtype is FLOAT32:
+        return dtype
+    if dtype.kind in "bui":
+        return FLOAT64
+    if dtype.newbyteorder("=") not in FLOATS:
+        raise TypeError(
+            f"{name} must be float64 or float32, got dtype {dtype}; "
+            "of other dtypes only integers and booleans are converted"
+        )
+    return FLOAT32 if dtype.itemsize == 4 else FLOAT64
+
+
 def as_integers(name: str, value: Any, *, ndim: int = 1, dtype: Any = np.int64) -> NDArray[Any]:
-    """`value` as a C-contiguous integer array."""
-    array = _view(name, value)
+    """`value` as a C-contiguous integer array; numbers that `dtype` cannot hold are refused."""
+    array = view(name, value)
     if array.dtype.kind not in "ui" and array.size:
         raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+    if array.size and not np.can_cast(array.dtype, dtype):
+        held = np.iinfo(dtype)
+        if array.min() < held.min or array.max() > held.max:
+            beyond = array.max() if array.max() > held.max else array.min()
+            raise ValueError(f"{name} must be from {held.min} to {held.max}, got {beyond}")
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def _view(name: str, value: Any) -> NDArray[Any]:
-    if isinstance(value, np.ndarray):
+def view(name: str, value: Any) -> NDArray[Any]:
+    """`value` as an array of whatever dtype, without a copy where it is one."""
+    if type(value) is np.ndarray or type(value) is np.memmap:
         return value
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(np.ma.is_masked(part) for part in parts):
+        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
     if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
+    refused = TypeError(f"{name} must be an array of numbers, got {type(value).__name__}")
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} must be an array of numbers, got {type(value).__name__}"
-        ) from error
+        raise refused from error
     except RuntimeError as error:  # a tensor that tracks gradients, or is in another memory
         raise TypeError(f"{name} must be an array of numbers: {error}") from error
+    if array.dtype == object and array.ndim == 0:  # a generator, a set, None
+        raise refused
+    return array
+
+
+def cast(name: str, array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """Finite floats in `dtype`, C-contiguous; what is too large for it is refused."""
+    if array.dtype == dtype:
+        return array
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(array, dtype)
+    if not np.isfinite(converted).all():
+        largest = np.finfo(np.dtype(dtype)).max
+        raise ValueError(f"{name} must be at most {largest:.3g} in {np.dtype(dtype)}")
+    return converted
+
+
+def positive_weights(weights: ArrayLike, m: int | None = None) -> NDArray[np.float64]:
+    """Finite, positive weights of clients, float64, the largest from 0.5 to 1.
+
+    Results depend on their ratios only, and so none of their sums overflows.
+    """
+    p = as_floats("weights", weights, ndim=1).astype(np.float64)
+    if m is not None:
+        check_shape("weights", p, (m,))
+    check_finite("weights", p)
+    if p.size == 0 or p.min() <= 0:
+        raise ValueError(f"weights must be positive, got {p.min() if p.size else 'none'}")
+    return np.ldexp(p, -np.frexp(p.max())[1])
 
 
 def check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
@@ -76,12 +137,16 @@ def check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
 
 
-def check_finite(name: str, array: NDArray[Any]) -> None:
-    """Raise ValueError naming the first entry that is NaN or infinite."""
+def check_finite(name: str, array: NDArray[Any], *, first_row: int = 0) -> None:
+    """Raise ValueError naming the first entry that is NaN or infinite, by its index.
+
+    `first_row` is the number of the array's first row where it is a part of what was given.
+    """
     finite = np.isfinite(array)
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise ValueError(f"{name} must be finite, got {array[where]} at index {where}")
+        shown = (where[0] + first_row, *where[1:]) if where else where
+        raise ValueError(f"{name} must be finite, got {array[where]} at index {shown}")
 
 
 def output(
@@ -123,6 +188,9 @@ def real(name: str, value: Any, *, low: float = -math.inf, open_low: bool = Fals
     if low != -math.inf:
         allowed += f" {'>' if open_low else '>='} {low:g}"
     try:
+        # What float() takes too: text, truth values, arrays of one number.
+        if isinstance(value, (bool, np.bool_, str, bytes)) or np.ndim(value):
+            raise TypeError
         number = float(value)
     except OverflowError:
         raise ValueError(f"{name} must be {allowed}, got an integer beyond them") from None
@@ -145,5 +213,12 @@ def integer(name: str, value: Any, *, low: int = 0, high: int | None = None) -> 
     except TypeError:
         raise TypeError(f"{name} must be {allowed}, got {value!r}") from None
     if number < low or (high is not None and number > high):
-        raise ValueError(f"{name} must be {allowed}, got {number}")
+        shown = number if number.bit_length() < 200 else f"one of {number.bit_length()} bits"
+        raise ValueError(f"{name} must be {allowed}, got {shown}")
     return number
+
+
+def thread_count(threads: Any) -> int:
+    """How many threads to use: `threads`, checked, or as many as there can be; 1 for None."""
+    count = 1 if threads is None else integer("threads", threads, low=1)
+    return 1 if count == 1 else min(count, most_threads())

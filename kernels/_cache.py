@@ -4,9 +4,10 @@ Numba keys its on-disk cache by the file that defines a function, so a change in
 callee, a constant or an option that lives in another file is silently missed. The
 cache here is keyed by the contents of all the sources that a kernel can reach and,
 entry by entry, by the signature, the processor, the bytecode, the closure and the
-options in force. Each entry is one file that carries its whole key and is replaced
-atomically: there is no shared index, so processes that compile at the same time
-cannot lose or exchange each other's work.
+options in force. Each entry is one file that carries its whole key and a checksum and
+is replaced atomically: there is no shared index, so processes that compile at the same
+time cannot lose or exchange each other's work, and what a disk has damaged is compiled
+again, with a line on standard error, rather than loaded.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import logging
 import os
 import pickle
 import re
@@ -43,6 +45,9 @@ _BESIDE_SOURCES = _PACKAGE / "__pycache__" / "fedepm_fast"
 _OPTIONS_FILE = "_jit.py"  # every kernel depends on its decorators
 _FOLDERS_KEPT = 6
 _FOLDER_IN_USE_SECONDS = 3600.0
+_CHECKSUM_BYTES = 16
+
+_log = logging.getLogger("fedepm_fast.kernels")
 
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b(?:[^\n(#]*\([^)]*\)|[^\n]*)", re.MULTILINE)
 
@@ -168,16 +173,21 @@ class _Store:
         if not config.CACHE_DIR and _BESIDE_SOURCES not in self.roots:
             self.roots.append(_BESIDE_SOURCES)
 
-    def read(self, folder: str, name: str) -> bytes | None:
+    def read(self, folder: str, name: str) -> memoryview | None:
         for root in self.roots:
             path = root / folder
             try:
                 data = (path / name).read_bytes()
             except OSError:
                 continue
+            entry = memoryview(data)[_CHECKSUM_BYTES:]
+            if data[:_CHECKSUM_BYTES] != _checksum(entry):
+                # Logged, not warned of: where warnings are errors it would stay as it is.
+                _log.warning("a compiled kernel is damaged on disk: %s", path / name)
+                continue
             with contextlib.suppress(OSError):
                 os.utime(path)  # in use, for _prune
-            return data
+            return entry
         return None
 
     def write(self, folder: str, name: str, data: bytes) -> None:
@@ -189,7 +199,7 @@ class _Store:
         temporary = path / f"{name}.{uuid.uuid4().hex[:12]}.tmp"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(data)
+            temporary.write_bytes(_checksum(data) + data)
             os.replace(temporary, path / name)
         except OSError as error:  # a full disk, or a file that another process has open
             with contextlib.suppress(OSError):
@@ -207,6 +217,10 @@ class _Store:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _checksum(data: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
 
 
 def _prune(newest: Path) -> None:
@@ -335,7 +349,7 @@ class KernelCache(_Cache):
             if found != key:
                 return None
             return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
-        except Exception:  # truncated, or written by something else: compile and replace it
+        except Exception:  # written by something else: compile and replace it
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -92,7 +92,8 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
         w = largest(least(w, column[0]), column[-1])
         # A NaN or an infinity is in the sum for sure, and must be in the result.
         ordinary = builder.fcmp_ordered("==", builder.fsub(mean, mean), fill(0.0))
-        return builder.select(ordinary, w, mean)
+        # Of zeros of either sign +0.0, wherever they stand.
+        return builder.fadd(builder.select(ordinary, w, mean), fill(0.0))
 
     return signature(vector, z, types.intp, types.intp, rows, vector.element), codegen
 
@@ -111,7 +112,7 @@ def _python(z: Any, index: Any, stride: Any, rows: Any, unit: Any) -> Any:
         u = mean + np.arange(-m, m + 1, 2).astype(z.dtype)[:, None] * dtype(unit)
         w = np.maximum(u[0], np.minimum(u[1:], column).max(axis=0))
         w = np.clip(w, column[-1], column[0])
-    return type(load(flat, index))(np.where(np.isfinite(mean), w, mean))
+    return type(load(flat, index))(np.where(np.isfinite(mean), w, mean) + dtype(0))
 
 
 network_ens = _python if JIT_DISABLED else intrinsic(_typer)

@@ -352,4 +352,4 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
             inside = (t > lo) & (t < hi)
             if not all_true(inside | done):
                 t = select(inside, t, middle_by_bits(lo, hi))
-    return w
+    return w + zero  # of zeros of either sign +0.0, wherever they stand

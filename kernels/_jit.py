@@ -7,7 +7,9 @@ the user's own compiled functions and their caches, are left alone.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,13 +68,30 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
 _parallel_region = threading.RLock()
 
 
-def _renew_parallel_region() -> None:
-    global _parallel_region
-    _parallel_region = threading.RLock()
+def _pool_started() -> bool:
+    """Whether Numba's threads were started, by anyone's kernels."""
+    pool = sys.modules.get("numba.np.ufunc.parallel")
+    return pool is not None and getattr(pool, "_is_initialized", True)
 
 
-if hasattr(os, "register_at_fork"):  # the thread that held it does not exist in a child
-    os.register_at_fork(after_in_child=_renew_parallel_region)
+#: Whether Numba believes in threads that are another process's: a fork copies none of them, and
+#: the child would wait for them, or be ended.
+_threads_lost = _pool_started() and multiprocessing.parent_process() is not None
+
+
+def _after_fork() -> None:
+    global _parallel_region, _threads_lost
+    _parallel_region = threading.RLock()  # the thread that held it does not exist here
+    _threads_lost = _threads_lost or _pool_started()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def most_threads() -> int:
+    """How many threads kernels can use: 1 in a fork of a process that used Numba's."""
+    return 1 if _threads_lost else int(config.NUMBA_NUM_THREADS)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from ._boundary import (
     FLOATS,
     as_floats,
     as_integers,
+    cast,
     check_finite,
     check_shape,
     integer,
@@ -133,7 +134,7 @@ def pack(
         raise ValueError(f"loss must be one of {', '.join(map(repr, POINTWISE))}, got {loss!r}")
     if dtype is not None and np.dtype(dtype) not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {np.dtype(dtype)}")
-    sparse = all(hasattr(features, name) for name in ("data", "indices", "indptr", "shape"))
+    sparse = all(hasattr(features, name) for name in ("indptr", "indices", "data", "shape"))
     table: Any = features
     kind: np.dtype[Any] = np.dtype(np.float64)
     shape: tuple[int, ...]
@@ -144,9 +145,9 @@ def pack(
     elif not sparse:
         table = as_floats("features", features, ndim=2)
         kind = np.dtype(dtype or table.dtype)
-        table = table.astype(kind, copy=False)
         if not checked:
             check_finite("features", table)
+        table = cast("features", table, kind)
         shape = table.shape
     else:
         data = as_floats("features", features.data, ndim=1)
@@ -161,14 +162,18 @@ def pack(
     parameter = _check_parameter(loss, b, delta=delta, classes=classes)
     of = pointwise(loss)
     outputs = int(parameter) if of.labels == "classes" else 1
-    target = (1 - 2 * b if of.folds else b).astype(kind, copy=False)
-    constants = np.append(parameter, np.tile(_check_weights(weights, shape[1]), outputs))
-    sizes, target, constants = map(read_only, (sizes, target, constants.astype(kind)))
+    target = cast("labels", 1 - 2 * b if of.folds else b, kind)
+    columns = cast("weights", _check_weights(weights, shape[1]), kind)
+    constants = np.append(np.array(parameter, kind), np.tile(columns, outputs))
+    sizes, target, constants = map(read_only, (sizes, target, constants))
     common = loss, sizes, shape[1], target, constants
     if sparse:
         indices, indptr = _check_structure(features, data.size, shape)
-        data = data.astype(kind, copy=False)
-        check_finite("features", data)
+        if not np.isfinite(data).all():
+            at = int(np.argmin(np.isfinite(data)))
+            where = (int(np.searchsorted(indptr, at, side="right")) - 1, int(indices[at]))
+            raise ValueError(f"features must be finite, got {data[at]} at index {where}")
+        data = cast("features", data, kind)
         return SparseRows(*common, *map(read_only, (data, indices, indptr)))
     if shape[1] > _BLOCKS_UP_TO:
         if isinstance(table, NarrowTable):

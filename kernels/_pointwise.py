@@ -37,6 +37,8 @@ class Pointwise(NamedTuple):
     default: float = 0.0
     #: What labels are: "binary" (0 and 1), "classes" (0 to K - 1) or "reals".
     labels: str = "reals"
+    #: Whether t times margin, target and parameter give t^2 times the loss.
+    quadratic: bool = False
 
 
 @device
@@ -182,8 +184,10 @@ POINTWISE = {
     "logistic": Pointwise(
         _of_one_margin(_logistic), _logistic_settle, _one, -np.inf, 1.0, True, labels="binary"
     ),
-    "least_squares": Pointwise(_of_one_margin(_squares), _keep, _one),
-    "huber": Pointwise(_of_one_margin(_huber), _keep, _one, parameter="delta", default=1.0),
+    "least_squares": Pointwise(_of_one_margin(_squares), _keep, _one, quadratic=True),
+    "huber": Pointwise(
+        _of_one_margin(_huber), _keep, _one, parameter="delta", default=1.0, quadratic=True
+    ),
     "squared_hinge": Pointwise(
         _of_one_margin(_squared_hinge), _keep, _one, -np.inf, 1.0, True, labels="binary"
     ),

@@ -453,8 +453,7 @@ def rounds_kernel(client: Any, averaging: bool, weighted: bool = False) -> Any:
 def _warm() -> None:
     rows = losses.pack(np.ones((1, 2)), [0], [1])
     client = losses.client_kernel(rows)
-    none = np.empty((0, 0, 0))
-    given = Given(np.empty(0, np.int64), np.empty((0, 0), np.int64), none)
+    given = Given(np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0, 0)))
     zero = word("seed", 0)
     key = Key(zero, zero, *(word("purpose", k) for k in range(1, 5)))
     settings = Settings(
@@ -470,7 +469,7 @@ def _warm() -> None:
         state = new_state(rows)
         state.W[:] = 0.0
         with wrapping():
-            prepare(settings, key, given, none[0:0, 0], state)
+            prepare(settings, key, given, np.empty((0, 0)), state)
             rounds_kernel(client, averaging)(
                 rows.arrays, problem, settings, key, given, state, new_history(1, 2), 0, 1
             )

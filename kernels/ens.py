@@ -224,8 +224,8 @@ def ens(
     Parameters
     ----------
     z : array_like of shape (m, n), or (n, m) with ``axis=1``
-        One number per client and coordinate, float64 or float32 (integers become float64).
-        Not copied where it is C-contiguous.
+        One number per client and coordinate, float64 or float32 (integers and booleans become
+        float64). Not copied where it is C-contiguous.
     c : float
         ``lam / eta``, at least 0: 0 gives the mean, a large c a median.
     axis : {0, 1}
@@ -235,12 +235,14 @@ def ens(
     out : ndarray of shape (n,), optional
         Where to write, of the dtype of `z`.
     threads : int, optional
-        1 by default. The result has the same bits for any number.
+        The most to use, 1 by default: never more than Numba has, and one where few
+        coordinates, or a fork of a process that used Numba's threads, leave no use for more.
+        The result has the same bits for any number.
 
     Returns
     -------
     ndarray of shape (n,)
-        `out`, or a new array of the dtype of `z`.
+        `out`, or a new array of the dtype of `z`. A zero is +0.0.
 
     Raises
     ------
@@ -254,38 +256,22 @@ def ens(
     if m == 0:
         raise ValueError(f"z must hold at least one client, got shape {z.shape}")
     c = boundary.real("c", c, low=0.0)
-    count = 1 if threads is None else boundary.integer("threads", threads, low=1)
+    count = boundary.thread_count(threads)
     if weights is not None:
-        weights = _check_weights(weights, m)
+        weights = boundary.positive_weights(weights, m)
+        weights /= weights.max()
+        weights = None if weights.min() == 1.0 else weights
     out = boundary.output("out", out, (n,), z.dtype, z)
     if n == 0:
         return out
-    if c > LARGEST_C[z.itemsize]:
-        c = LARGEST_C[z.itemsize]
-        # A smaller c is as good as this one unless the data are about as large.
-        if np.abs(z).max() > c / (8 * m):
-            scale = z.dtype.type(_overflow_scale(m))
-            ens(z * scale, c, axis=axis, weights=weights, out=out, threads=threads)
-            out /= scale
-            return out
+    largest = LARGEST_C[z.itemsize]
     if weights is not None and z.dtype == np.float32:
         # Sums of weights must tell neighbouring ranks apart, which float32 cannot.
         _weighted_single(z, c, axis, weights, out, count)
-    elif not _run(z, c, axis, weights, out, count):
+    elif not _run(z, min(c, largest), axis, weights, out, count) or c > largest:
         boundary.check_finite("z", z)
         _rescaled(z, c, axis, weights, out)
     return out
-
-
-def _check_weights(weights: ArrayLike, m: int) -> NDArray[np.float64] | None:
-    p = boundary.as_floats("weights", weights, ndim=1).astype(np.float64)
-    boundary.check_shape("weights", p, (m,))
-    boundary.check_finite("weights", p)
-    if p.min() <= 0:
-        raise ValueError(f"weights must be positive, got {p.min()}")
-    # The solution depends on their ratios only; a largest weight of 1 cannot overflow a sum.
-    p /= p.max()
-    return None if p.min() == 1.0 else p
 
 
 def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> bool:
@@ -318,22 +304,45 @@ def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count:
     step = max(1, (1 << 22) // len(weights))
     for start in range(0, len(out), step):
         columns = slice(start, start + step)
-        part = z[:, columns] if axis == 0 else z[columns]
-        out[columns] = ens(part.astype(np.float64), c, axis=axis, weights=weights, threads=count)
+        part = (z[:, columns] if axis == 0 else z[columns]).astype(np.float64)
+        try:
+            out[columns] = ens(part, c, axis=axis, weights=weights, threads=count)
+        except ValueError:
+            boundary.check_finite("z", z)  # says where in all of z
+            raise
 
 
-def _overflow_scale(m: int) -> float:
+def overflow_scale(m: int) -> float:
     """A power of two by which m numbers of any size can be added and told apart."""
     return 2.0 ** -(m.bit_length() + 6)
 
 
+def c_matters(m: int, weights: Any) -> float:
+    """The share of c from which on data are so large that a larger c has another solution.
+
+    Halves of the weight differ by one client's at least, or by the rounding of their sum.
+    """
+    return 1.0 / (8 * m) if weights is None else 2.0**-60
+
+
 def _rescaled(z: Any, c: float, axis: int, weights: Any, out: Any) -> None:
-    """Coordinates whose sums overflow though their numbers do not: by a power of two less."""
-    columns = np.flatnonzero(~np.isfinite(out))
+    """Coordinates that overflow though their numbers do not: by a power of two less.
+
+    In sums, or since c is larger than the kernels take and their numbers about as large.
+    """
+    m, largest = z.shape[axis], LARGEST_C[z.itemsize]
+    wrong = ~np.isfinite(out)
+    if c > largest:
+        most = np.maximum(z.max(axis=axis), -z.min(axis=axis))
+        wrong |= most > largest * c_matters(m, weights)
+    columns = np.flatnonzero(wrong)
+    if columns.size == 0:
+        return
     part = z[:, columns] if axis == 0 else z[columns]
-    scale = z.dtype.type(_overflow_scale(part.size // len(columns)))
+    scale = z.dtype.type(overflow_scale(m))
     small = np.empty(len(columns), z.dtype)
-    _run(np.ascontiguousarray(part * scale), c * float(scale), axis, weights, small, 1)
+    c = min(c * float(scale), largest)
+    _run(np.ascontiguousarray(part * scale), c, axis, weights, small, 1)
     out[columns] = small / scale
 
 

@@ -19,6 +19,7 @@ from . import _boundary as boundary
 from ._ens_select import DENSITY, compensated, middle_by_bits, window
 from ._jit import kernel, warms
 from ._simd import lanes, load, maximum, minimum, store
+from .ens import LARGEST_C, c_matters, overflow_scale
 
 Array = NDArray[np.float64]
 
@@ -73,7 +74,7 @@ class EnsSearch:
     ) -> None:
         self._total = boundary.real("total", total, low=0.0, open_low=True)
         self._c = boundary.real("c", c, low=0.0)
-        self._c = min(self._c, np.finfo(np.float64).max / 4)
+        self._c = min(self._c, LARGEST_C[8])
         self._smallest = boundary.real("smallest", smallest, low=0.0, open_low=True)
         sums = boundary.as_floats("sums", sums, ndim=1).astype(np.float64, copy=False)
         boundary.check_finite("sums", sums)
@@ -134,6 +135,8 @@ class EnsSearch:
         )  # fmt: skip
         self.done = bool(every)
         self._step += 1
+        if self.done:
+            self.point += 0.0  # of zeros of either sign +0.0
         return self.done
 
     @property
@@ -314,13 +317,45 @@ def ens_blocks(
     """
     c = boundary.real("c", c, low=0.0)
     read = _reader(source, block_rows)
-    p = None
-    if weights is not None:
-        p = boundary.as_floats("weights", weights, ndim=1).astype(np.float64)
-        boundary.check_finite("weights", p)
-        if len(p) == 0 or p.min() <= 0:
-            raise ValueError("weights must be positive, one per client")
+    p = None if weights is None else boundary.positive_weights(weights)
+    sums, squares, m = _moments(read, p)
+    if out is not None:
+        out = boundary.output("out", out, sums.shape, np.float64)
+    unit = 1.0
+    if not np.isfinite(sums).all():
+        _check_rows(read)
+        unit = overflow_scale(m)  # finite numbers whose sums are not
+    elif c > LARGEST_C[8] and np.sqrt(squares.max(initial=0.0)) > LARGEST_C[8] * c_matters(m, p):
+        unit = overflow_scale(m)
+    if unit != 1.0:
+        whole = read
+        read = lambda: (block * unit for block in whole())  # noqa: E731
+        sums, squares, m = _moments(read, p)
+    total, smallest = (float(m), 1.0) if p is None else (float(p.sum()), float(p.min()))
+    search = EnsSearch(sums, total, c * unit, smallest=smallest, squares=squares)
+    del sums, squares
+    above, below, next_above = np.empty((3, len(search.point)))
+    while not search.done:
+        above[:], below[:], next_above[:] = 0.0, -np.inf, np.inf
+        row = 0
+        for block in read():
+            _add_window(block, _weights_of(p, row, block), search.point, above, below, next_above)
+            row += len(block)
+            del block  # or the next one would be read beside it
+        if row != m:
+            raise ValueError(f"source must give the same rows each time: {m} at first, then {row}")
+        search.update(above, below, next_above)
+    solution = search.solution
+    if unit != 1.0:
+        solution /= unit
+    if out is None:
+        return solution
+    out[:] = solution
+    return out
 
+
+def _moments(read: Callable[[], Iterator[Array]], p: Array | None) -> tuple[Array, Array, int]:
+    """Sums of all rows and of their squares, and the number of rows."""
     sums = lost = squares = np.empty(0)
     m = 0
     for block in read():
@@ -336,33 +371,15 @@ def ens_blocks(
     if p is not None and len(p) != m:
         raise ValueError(f"weights must have shape ({m},), got {p.shape}")
     sums += lost
-    del lost
-    finite = np.isfinite(sums)
-    if not finite.all():
-        raise ValueError(
-            f"source must be finite, but coordinate {int(np.argmin(finite))} holds NaN or inf "
-            "(or overflows when summed)"
-        )
-    total, smallest = (float(m), 1.0) if p is None else (float(p.sum()), float(p.min()))
-    if out is not None:
-        out = boundary.output("out", out, sums.shape, np.float64)
-    search = EnsSearch(sums, total, c, smallest=smallest, squares=squares)
-    del sums, squares
-    above, below, next_above = np.empty((3, len(search.point)))
-    while not search.done:
-        above[:], below[:], next_above[:] = 0.0, -np.inf, np.inf
-        row = 0
-        for block in read():
-            _add_window(block, _weights_of(p, row, block), search.point, above, below, next_above)
-            row += len(block)
-            del block  # or the next one would be read beside it
-        if row != m:
-            raise ValueError(f"source must give the same rows each time: {m} at first, then {row}")
-        search.update(above, below, next_above)
-    if out is None:
-        return search.solution
-    out[:] = search.solution
-    return out
+    return sums, squares, m
+
+
+def _check_rows(read: Callable[[], Iterator[Array]]) -> None:
+    """Raise ValueError naming the first entry of the source that is NaN or infinite."""
+    row = 0
+    for block in read():
+        boundary.check_finite("source", block, first_row=row)
+        row += len(block)
 
 
 def _weights_of(p: Array | None, row: int, block: Array) -> Array | None:

@@ -16,19 +16,36 @@ Results do not depend on the number of threads or on which clients are asked for
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._boundary import as_floats, as_integers, check_finite, check_shape, integer, output
-from ._client_rows import ClientRows, DenseRows, NarrowTable, PackedRows, SparseRows, aligned
+from ._boundary import (
+    as_floats,
+    as_integers,
+    cast,
+    check_finite,
+    check_shape,
+    output,
+    thread_count,
+)
+from ._client_rows import (
+    ClientRows,
+    DenseRows,
+    NarrowTable,
+    PackedRows,
+    SparseRows,
+    aligned,
+    read_only,
+)
 from ._clients import ClientKernels, client_kernels
 from ._jit import threads as in_threads
 from ._jit import warms
 from ._own_loss import OwnLoss, scalar_loss
 from ._packed import narrow_table, pack
-from ._pointwise import POINTWISE
+from ._pointwise import POINTWISE, pointwise
 
 __all__ = [
     "ClientRows",
@@ -49,6 +66,9 @@ __all__ = [
 
 #: Stored numbers below which one thread is faster than waking others.
 _PARALLEL_FROM = 1 << 21
+#: Powers of two, by item size, that quadratic losses are scaled down by where sums overflow, and
+#: where products do whose sums do not.
+_POWERS = {4: (16, 56), 8: (64, 500)}
 
 
 def client_kernel(rows: ClientRows) -> Any:
@@ -129,7 +149,7 @@ def values_and_gradients(
     out : tuple of two ndarrays, optional
         Where to write the results. They must not overlap `x`.
     threads : int, optional
-        Threads to use, 1 by default. Small problems use one whatever is asked.
+        As of `ens.ens`; small problems use one whatever is asked.
 
     Returns
     -------
@@ -146,7 +166,9 @@ def values_and_gradients(
 
     Notes
     -----
-    Nothing overflows before the result itself does. Sums over rows go by blocks, which keeps
+    For least squares and the Huber loss nothing overflows before the result itself does. Of the
+    other losses the sum over a client's rows must be finite, and with `reg` so must |w|^2; a
+    value or a gradient that overflows is inf or NaN. Sums over rows go by blocks, which keeps
     float32 accurate for any number of rows.
     """
     first, second = (None, None) if out is None else out
@@ -169,7 +191,7 @@ def _evaluate(
     points = _check_points(x, m, n, dtype)
     chosen = _check_clients(clients, m)
     weights = _check_reg(reg, m, dtype)
-    count = 1 if threads is None else integer("threads", threads, low=1)
+    count = thread_count(threads)
     f = output("out", out_values, (chosen.size,), dtype, points)
     if want:
         g = output("out", out_gradients, (chosen.size, n), dtype, points)
@@ -182,7 +204,46 @@ def _evaluate(
     else:
         with in_threads(count):
             _parallel(kernels, rows, chosen, points, weights, want, f, g, count)
+    if not (np.isfinite(f).all() and (not want or np.isfinite(g).all())):
+        _rescaled(kernels, rows, chosen, points, weights, want, f, g)
     return f, g
+
+
+def _rescaled(
+    kernels: ClientKernels,
+    rows: ClientRows,
+    chosen: NDArray[np.int64],
+    points: NDArray[Any],
+    weights: NDArray[Any],
+    want: bool,
+    f: NDArray[Any],
+    g: NDArray[Any],
+) -> None:
+    """Clients whose sums or products overflow, of a loss that scales: by a power of two less."""
+    loss = pointwise(rows.loss)
+    if not loss.quadratic:
+        return
+    for power in _POWERS[rows.dtype.itemsize]:
+        wrong = ~np.isfinite(f)
+        if want:
+            wrong |= ~np.isfinite(g).all(axis=1)
+        if not wrong.any():
+            return
+        unit = rows.dtype.type(2.0**-power)
+        constants = rows.constants.copy()
+        constants[0] *= unit
+        small = replace(
+            rows, targets=read_only(rows.targets * unit), constants=read_only(constants)
+        )
+        clients = chosen[wrong]
+        values = np.empty(clients.size, rows.dtype)
+        slopes = np.empty((clients.size if want else 1, rows.n_parameters), rows.dtype)
+        work = aligned((rows.work_size,), rows.dtype)
+        kernels.selected(small.arrays, clients, points * unit, weights, want, values, slopes, work)
+        with np.errstate(over="ignore"):  # of the result itself
+            f[wrong] = values / unit / unit
+            if want:
+                g[wrong] = slopes / unit
 
 
 def _parallel(
@@ -239,14 +300,12 @@ def _check_clients(clients: ArrayLike | None, m: int) -> NDArray[np.int64]:
 def _check_reg(reg: ArrayLike | None, m: int, dtype: Any) -> NDArray[Any]:
     if reg is None:
         return np.zeros(m, dtype)
-    weights = np.asarray(reg)
-    if weights.dtype.kind not in "fiu":
-        raise TypeError(f"reg must be real numbers, got dtype {weights.dtype}")
+    weights = as_floats("reg", reg)
     if weights.shape not in ((), (m,)):
         raise ValueError(f"reg must be a number or have shape ({m},), got {weights.shape}")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("reg must be finite and at least 0")
-    return np.full(m, weights, dtype)
+    return np.full(m, cast("reg", weights, dtype))
 
 
 def _writable(array: NDArray[Any]) -> NDArray[Any]:
@@ -261,4 +320,4 @@ def _warm() -> None:
             # 0.1 is no float32 number, 1.0 is.
             for entry in (0.1, 1.0) if dtype == np.float64 else (1.0,):
                 rows = pack(np.full((1, 1), entry, dtype), [0], [1], loss=loss)
-                values_and_gradients(rows, np.ones(1, dtype))
+                values_and_gradients(rows, np.ones(rows.n_parameters, dtype))

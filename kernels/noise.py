@@ -412,7 +412,7 @@ def _noise(
     scales = np.ones(who.size, dtype) if scale is None else _scales(scale, who.size, dtype)
     none = np.empty(0, dtype)
     factors, deviations = (np.ones(who.size, dtype), scales) if standardize else (scales, none)
-    count = 1 if threads is None else boundary.integer("threads", threads, low=1)
+    count = boundary.thread_count(threads)
     out = boundary.output("out", out, shape, dtype, who)
     rows, parallel = kernels[dtype == np.float32]
     with wrapping():

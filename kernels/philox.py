@@ -193,7 +193,7 @@ def philox4x64(counter: ArrayLike, key: tuple[int, int]) -> NDArray[np.uint64]:
     TypeError, ValueError
         Naming the argument.
     """
-    array = np.asarray(counter)
+    array = boundary.view("counter", counter)
     if array.size and array.dtype.kind not in "ui":
         raise TypeError(f"counter must be integers, got dtype {array.dtype}")
     if array.size and array.min() < 0:

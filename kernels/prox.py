@@ -87,7 +87,7 @@ def _parallel(t: Any, a: Any, factor: Any, out: Any) -> None:
 
 def _run(t: Any, a: Any, factor: float, out: Any, threads: int | None) -> Any:
     """The kernels on checked arrays; a scalar for a scalar."""
-    count = 1 if threads is None else boundary.integer("threads", threads, low=1)
+    count = boundary.thread_count(threads)
     target = boundary.output("out", out, t.shape, t.dtype)
     if np.may_share_memory(target, t) and target.ctypes.data != t.ctypes.data:
         raise ValueError("out must be t or not overlap it")
@@ -131,12 +131,13 @@ def soft_threshold(
     """
     t = boundary.as_floats("t", t)
     if isinstance(a, (int, float)):
-        thresholds = np.full(1, boundary.real("a", a, low=0.0), t.dtype)
+        thresholds = _threshold(boundary.real("a", a, low=0.0), t.dtype)
     else:
-        thresholds = boundary.as_floats("a", a).astype(t.dtype, copy=False)
+        thresholds = boundary.as_floats("a", a)
         boundary.check_finite("a", thresholds)
         if thresholds.size and thresholds.min() < 0:
             raise ValueError(f"a must be >= 0, got {thresholds.min()}")
+        thresholds = _threshold(thresholds, t.dtype)
         if thresholds.size != 1:
             try:
                 thresholds = np.ascontiguousarray(np.broadcast_to(thresholds, t.shape))
@@ -146,6 +147,11 @@ def soft_threshold(
                 ) from None
         thresholds = thresholds.reshape(-1)
     return _run(t, thresholds, 1.0, out, threads)
+
+
+def _threshold(a: Any, dtype: Any) -> NDArray[Any]:
+    """In this dtype, at most its largest number, which leaves nothing of any other."""
+    return np.atleast_1d(np.minimum(a, float(np.finfo(dtype).max))).astype(dtype, copy=False)
 
 
 def prox_elastic_net(
@@ -185,7 +191,7 @@ def prox_elastic_net(
     lam = boundary.real("lam", lam, low=0.0)
     eta = boundary.real("eta", eta, low=0.0)
     step = boundary.real("step", step, low=0.0, open_low=True)
-    return _run(t, np.full(1, step * lam, t.dtype), 1.0 / (1.0 + step * eta), out, threads)
+    return _run(t, _threshold(step * lam, t.dtype), 1.0 / (1.0 + step * eta), out, threads)
 
 
 @warms

@@ -117,7 +117,7 @@ def sample(
         Naming the argument.
     """
     counter = map(word, ("seed", "trial", "purpose", "tau"), (seed, trial, purpose, tau))
-    if np.ndim(pool) == 0:
+    if isinstance(pool, (int, np.integer)):
         drawn = np.arange(boundary.integer("pool", pool, high=_MOST))
     else:
         drawn = boundary.as_integers("pool", pool).copy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +31,7 @@ SHAPES = {
     "zeros": lambda rng, s: np.where(rng.random(s) < 0.5, 0.0, rng.normal(size=s)),
     "outlier": lambda rng, s: np.where(rng.random(s) < 0.02, 1e12, rng.normal(size=s)),
     "tiny": lambda rng, s: 1e-310 * rng.normal(size=s),
+    "uniform": lambda rng, s: rng.uniform(-1, 1, s),
 }
 CS = (0.0, 1e-20, 1e-6, 1e-3, 0.1, 0.5, 2.0, 1e3, 1e12, 1e300)
 MS = (1, 2, 3, 5, 8, 10, 31, 32, 33, 63, 64, 65, 100, 257)
@@ -154,6 +157,64 @@ def test_sums_that_overflow(rng):
     np.testing.assert_allclose(ens(few, 0.0), 8 * (few / 8).mean(axis=0), rtol=1e-14)
 
 
+def exactly(z, c, p):
+    """One coordinate in rational numbers."""
+    z, p, c = [Fraction(float(v)) for v in z], [Fraction(float(v)) for v in p], Fraction(c)
+    total = sum(p)
+    mean, above = sum(a * b for a, b in zip(z, p, strict=True)) / total, Fraction(0)
+    w = mean - c
+    for i in sorted(range(len(z)), key=lambda i: -z[i]):
+        above += p[i]
+        w = max(w, min(mean + c * (2 * above / total - 1), z[i]))
+    return w
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_at_the_edge_of_the_range(dtype, weighted, rng):
+    largest = float(np.finfo(dtype).max)
+    for _ in range(CASES):
+        m, n = int(rng.choice(MS[:10])), int(rng.choice(NS[:6]))
+        Z = SHAPES[str(rng.choice(["uniform", "zeros", "ties"]))](rng, (m, n))
+        Z = (Z / np.abs(Z).max() * largest * rng.choice([1, 0.3, 1e-3, 1e-9])).astype(dtype)
+        c = largest * float(rng.choice([1e-3, 0.2, 0.25, 0.26, 0.9, 1.0]))
+        p = rng.random(m) + 0.01 if weighted else np.ones(m)
+        p *= float(rng.choice([1e-300, 1.0, 1e308]))
+        given = p if weighted else None
+        found = {axis: ens(z, c, axis=axis, weights=given)
+                 for axis, z in ((0, Z), (1, np.ascontiguousarray(Z.T)))}  # fmt: skip
+        np.testing.assert_array_equal(found[0], found[1])
+        if dtype == np.float64:
+            found[2] = ens_blocks(Z, c, weights=given, block_rows=7)
+        bound = Fraction(1e-12 if dtype == np.float64 else 3e-7)
+        for w in found.values():
+            for j in range(n):
+                assert np.isfinite(w[j]), (m, n, c)
+                size = max(abs(Fraction(float(v))) for v in Z[:, j])
+                assert abs(Fraction(float(w[j])) - exactly(Z[:, j], c, p)) <= bound * size
+
+
+def test_c_beyond_a_quarter_of_the_largest_float():
+    z = np.array([[1e38], [-1e38], [-1e38]], np.float32)
+    np.testing.assert_allclose(ens(z, 9e37), -6.3333333e37, rtol=1e-6)
+    huge = np.array([[1e308], [-1e308], [-1e308]])
+    for found in (ens(huge, 9e307), ens_blocks(huge, 9e307)):
+        np.testing.assert_allclose(found, -1e308 / 3 - 3e307, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("m", [1, 3, 40])
+@pytest.mark.parametrize("n", [3, 20])
+def test_a_zero_is_positive_everywhere(m, n, dtype):
+    for Z in (np.full((m, n), -0.0, dtype), np.zeros((m, n), dtype)):
+        p = np.arange(1.0, m + 1)
+        found = [ens(Z, 0.5), ens(np.ascontiguousarray(Z.T), 0.5, axis=1), ens(Z, 0.5, weights=p)]
+        found += [ens(Z, 0.0), reference(Z, 0.5), reference(Z, 0.5, p), ens_blocks(Z, 0.5)]
+        for w in found:
+            np.testing.assert_array_equal(np.signbit(w), False)
+            np.testing.assert_array_equal(w, 0.0)
+
+
 def test_raw_functions_inside_other_compiled_code(rng):
     import numba
 
@@ -262,7 +323,7 @@ def test_sources(rng, tmp_path):
 
 def test_bad_blocks(rng):
     Z = rng.normal(size=(6, 3))
-    with pytest.raises(ValueError, match="source must be finite, but coordinate 1 holds NaN"):
+    with pytest.raises(ValueError, match=r"source must be finite, got nan at index \(0, 1\)"):
         ens_blocks(np.where(np.arange(3) == 1, np.nan, Z), 1.0)
     with pytest.raises(ValueError, match="rows of one length: 3 at first, 2 at row 6"):
         ens_blocks([Z, Z[:, :2]], 1.0)

@@ -199,6 +199,49 @@ def test_damaged_entries_are_replaced(copy: Copy) -> None:
     assert copy.run().endswith("[]")
 
 
+def _entries(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*.jit"))}
+
+
+def test_no_flipped_bit_is_loaded(copy: Copy) -> None:
+    """In the checksum, the key or the machine code: refused, said in a line, compiled again."""
+    copy.run()
+    sound = _entries(copy.kernels)
+    assert len(sound) == 5
+    program = f"""
+import contextlib, io, logging
+from pathlib import Path
+from fedepm_fast.kernels import _cache, _jit, caller, factory
+said = []
+logging.getLogger("fedepm_fast.kernels").handlers = [logging.Handler()]
+logging.getLogger("fedepm_fast.kernels").handlers[0].emit = lambda r: said.append(r.getMessage())
+store, count = _cache._store(), 0
+for path in sorted(Path({str(copy.kernels)!r}).rglob("*.jit")):
+    sound = path.read_bytes()
+    assert store.read(path.parent.name, path.name) == sound[16:]
+    for byte in {{*range(0, 40), *range(40, len(sound), len(sound) // 60), len(sound) - 1}}:
+        bad = bytearray(sound)
+        bad[byte] ^= 1 << byte % 8
+        path.write_bytes(bad)
+        assert store.read(path.parent.name, path.name) is None, byte
+        assert said.pop() == f"a compiled kernel is damaged on disk: {{path}}"
+        count += 1
+    for bad in (sound[:-1], sound[:8], b"", sound + b"x", bytes(len(sound))):
+        path.write_bytes(bad)
+        assert store.read(path.parent.name, path.name) is None
+    path.write_bytes(sound)
+print(count >= 500)
+"""
+    assert copy.run(program) == "True"
+    for path, data in sound.items():
+        flipped = bytearray(data)
+        flipped[len(data) // 2] ^= 4
+        path.write_bytes(flipped)
+    assert copy.run().endswith(f"{ALL}")
+    assert copy.run().endswith("[]")
+    assert {path.name for path in sound} == {path.name for path in _entries(copy.kernels)}
+
+
 def test_jit_disabled_runs_plain_python(copy: Copy) -> None:
     assert copy.run(NUMBA_DISABLE_JIT="1") == "[7.0, 2.0, 20.0, -1.0, -2.0] []"
 

@@ -421,6 +421,34 @@ def test_pack_refuses(change, error, message):
         losses.pack(**given)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("loss", ["least_squares", "huber"])
+@pytest.mark.parametrize("n", [2, 150])
+def test_quadratic_losses_overflow_only_with_their_result(n, loss, dtype, rng):
+    root = 2.0 ** (511 if dtype == np.float64 else 63)  # products are exact
+    delta = root if loss == "huber" else None
+    ones = np.zeros((40, n), dtype)
+    ones[:, 0] = 1
+    labels = np.full(40, -0.9 * root, dtype)
+    rows = losses.pack(ones, labels, [40], loss=loss, delta=delta)
+    f, g = losses.values_and_gradients(rows, np.zeros(n, dtype))
+    np.testing.assert_allclose(f.astype(float) / root**2, 0.405, rtol=1e-6)
+    np.testing.assert_allclose(g[0, :2].astype(float) / root, [0.9, 0.0], rtol=1e-6)
+    # Margins that overflow on the way, and a regulariser that is small for a large point.
+    wide = np.zeros((2, n), dtype)
+    wide[:, 0], wide[:, 1] = root, -root
+    x = np.zeros(n, dtype)
+    x[:2] = 8 * root
+    rows = losses.pack(wide, np.array([3, 3], dtype), [2], loss=loss, delta=delta)
+    for reg in (1e-3, 1e-30):
+        f, g = losses.values_and_gradients(rows, x, reg=reg)
+        np.testing.assert_allclose(f.astype(float) / root**2, 64 * reg, rtol=1e-6)
+        np.testing.assert_array_equal(losses.values(rows, x, reg=reg), f)
+        pull = 8 * reg * root
+        np.testing.assert_allclose(g[0, :2], [pull - 3 * root, pull + 3 * root], rtol=1e-6)
+    assert losses.values(rows, x, reg=1.0)[0] == np.inf  # 16 times the largest number
+
+
 def test_pack_refuses_broken_sparse_structure():
     class Rows:
         shape = (2, 3)

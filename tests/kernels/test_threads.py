@@ -14,7 +14,7 @@ from fedepm_fast.kernels import _jit
 ROOT = Path(__file__).parents[2]
 
 WORK = '''
-import hashlib, sys, threading
+import hashlib, os, sys, threading
 import numpy as np
 from fedepm_fast.kernels import ens as ens_module, losses, local_steps, noise, prox
 from fedepm_fast.kernels.ens_blocks import ens_blocks
@@ -84,6 +84,71 @@ if __name__ == "__main__":
 )
 
 
+FROM_FORKS = (
+    WORK
+    + """
+import multiprocessing, warnings
+from concurrent.futures import ProcessPoolExecutor
+import numba
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python, about forks and threads
+fork = multiprocessing.get_context("fork")
+
+
+def in_a_child_of_a_child(threads):
+    with ProcessPoolExecutor(1, mp_context=fork) as pool:
+        return pool.submit(work, threads).result(120)
+
+
+if __name__ == "__main__":
+    expected = work(1)
+    if "FIRST" == "ours":
+        assert work(2) == expected
+    else:
+        numba.set_num_threads(2)
+        numba.njit(parallel=True)(lambda x: x + x)(np.ones(1000))
+    with fork.Pool(2) as pool:
+        found = pool.map_async(work, [1, 2, 1, 2]).get(120)
+    with ProcessPoolExecutor(2, mp_context=fork) as pool:
+        found += pool.map(work, [2, 2])
+        found.append(pool.submit(in_a_child_of_a_child, 2).result(120))
+    child = os.fork()
+    if child == 0:
+        os._exit(work(2) != expected)
+    assert os.waitpid(child, 0)[1] == 0
+    assert set(found) == {expected} and work(2) == expected
+    print(expected)
+"""
+)
+
+FORKED_BEFORE = """
+import os
+import numba
+from fedepm_fast.kernels import _jit
+
+
+def in_child(function):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, str(function()).encode())
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    return os.read(read, 99).decode()
+
+
+def start():
+    with _jit.threads(2):
+        return f"{_jit.most_threads()} {in_child(_jit.most_threads)}"
+
+
+assert in_child(_jit.most_threads) == "2"
+assert in_child(start) == "2 1"
+with _jit.threads(2):
+    print(in_child(_jit.most_threads), _jit.most_threads(), in_child(start)[0])
+"""
+
+
 def run(tmp_path: Path, code: str, *arguments: str, **environment: str) -> str:
     """What a script prints; it fails with what it says on standard error."""
     script = tmp_path / "script.py"
@@ -105,6 +170,17 @@ if not _jit.JIT_DISABLED:
     @pytest.mark.parametrize("layer", ["omp", "workqueue"])
     def test_four_python_threads(layer, tmp_path):
         assert len(run(tmp_path, FROM_THREADS, NUMBA_THREADING_LAYER=layer)) == 64
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+    @pytest.mark.parametrize("layer", ["omp", "workqueue"])
+    @pytest.mark.parametrize("first", ["ours", "another's"])
+    def test_forks_of_a_process_that_used_threads(first, layer, tmp_path):
+        code = FROM_FORKS.replace("FIRST", first)
+        assert len(run(tmp_path, code, NUMBA_THREADING_LAYER=layer)) == 64
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+    def test_a_fork_before_any_threads_has_its_own(tmp_path):
+        assert run(tmp_path, FORKED_BEFORE) == "1 2 1"
 
     @pytest.mark.parametrize("method", ["spawn", "forkserver"])
     def test_processes(method, tmp_path):
