@@ -444,14 +444,12 @@ def test_a_repeated_round_repeats_the_upload():
 
 
 def test_a_client_does_not_follow_a_jump():
-    client = Client(ALGORITHM, lambda x: x - 1, index=0, clients=2, features=N, samples=10)
+    client = Client(ALGORITHM, lambda x: 0 * x, index=0, clients=2, features=N, samples=10)
     state, _ = client.join(np.zeros(N))
     for known, tau in [
         (None, 2**62),
         (state, 2**62),
-        (state, 2**63),
         (state, 1000),
-        (state, 10**30),
     ]:
         with pytest.raises(UploadRefused, match=rf"client 0 .*round {tau} at first is a jump"):
             client.train(known, np.zeros(N), tau)
@@ -463,10 +461,10 @@ def test_a_client_does_not_follow_a_jump():
             client.train(state, np.zeros(N), tau)
     assert client.train(state, np.zeros(N), 1999)[0].iterations == 2000 * ALGORITHM.local_steps
     far = Client(
-        ALGORITHM, lambda x: x - 1, index=0, clients=2, features=N, samples=10, largest_jump=1500
+        ALGORITHM, lambda x: 0 * x, index=0, clients=2, features=N, samples=10, largest_jump=1500
     )
     assert far.train(None, np.zeros(N), 1499)[0].iterations == 1500 * ALGORITHM.local_steps
-    for tau in (-1, 1.5, "2", True):
+    for tau in (-1, 1.5, "2", True, 2**63, 10**30):
         with pytest.raises((ValueError, TypeError), match="tau must be an integer"):
             client.train(state, np.zeros(N), tau)
 
