@@ -90,7 +90,11 @@ def rounds_axis(ax: Any, last: int) -> None:
     """Communication rounds 0..last across: the paper's axis, base 2, but linear from 0 to 1."""
     ax.set_xscale("symlog", base=2, linthresh=1, linscale=0.6)
     ax.set_xlim(-0.06, max(last, 1) * 1.1)  # markers at 0 stay whole
-    ticks = [0] + [2**k for k in range(int(np.log2(max(last, 1))) + 1)]
+    powers = int(np.log2(max(last, 1)))
+    # Every other power, say, where the numbers would touch one another in a narrow panel.
+    inches = ax.get_position().width * ax.get_figure().get_size_inches()[0]
+    step = int(np.ceil(0.3 * (powers + 1) / inches))
+    ticks = [0] + [2**k for k in range(0, powers + 1, step)]
     ax.set_xticks(ticks, [str(t) for t in ticks])
     ax.minorticks_off()
 
@@ -98,12 +102,15 @@ def rounds_axis(ax: Any, last: int) -> None:
 def optimum_line(ax: Any, optimum: float) -> None:
     """A dashed line at f*/m."""
     ax.axhline(optimum, color="0.35", linestyle=(0, (4, 3)), linewidth=1, zorder=0)
-    # At the left end, where no run has come down yet.
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, optimum - 0.11 * (high - low)), high)
+    # At the left end, where no run has come down yet, and below the line, where none can be.
     ax.annotate(
         "optimum",
         (0, optimum),
         xycoords=("axes fraction", "data"),
-        xytext=(6, 3),
+        xytext=(6, -3),
+        va="top",
         textcoords="offset points",
         color="0.35",
         fontsize=9,

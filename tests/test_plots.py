@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from problems import small_data
 
 from fedepm_fast import FedEPM, SFedAvg, plots, run
+from fedepm_fast._plots_style import rounds_axis
 from fedepm_fast._tables import INTERVALS, summarise
 
 
@@ -340,3 +343,13 @@ def test_sweep_plot_options():
             options(plot)
     with pytest.raises(ValueError, match="the runs differ in mu0, clients, preset: give one value"):
         options("rounds:epsilon", ["epsilon", "algorithm", "mu0", "clients", "preset"])
+
+
+def test_ticks_of_narrow_panels_do_not_touch():
+    figure, axes = plots.new_grid(2, 3, 9.0, 5.0)
+    for ax in axes.flat:
+        rounds_axis(ax, 300)
+    figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in axes[0, 0].get_xticklabels()]
+    assert all(a.x1 + 1 < b.x0 for a, b in itertools.pairwise(boxes))
+    assert axes[0, 0].get_xticklabels()[-1].get_text() == "256"
