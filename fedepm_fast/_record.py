@@ -19,6 +19,12 @@ Item = tuple[str, int, int, int]
 
 Task = Sequence[Item]
 
+#: Why no run of a store has a guarantee.
+SHARED_SEED = (
+    "none: runs that are compared share their seed, and with it their noise, which two uploads "
+    "then cancel; they are the experimenter's"
+)
+
 #: What is kept of a run beside its history: entries of `Result.summary`, the reasons joined
 #: by ``+``, and an `snr` that is infinite or NaN as it is.
 MEASURES = (
@@ -95,4 +101,19 @@ class Record:
         ValueError
             If they are damaged.
         """
-        return {} if self.packed is None else _history.decode(self.packed)
+        return {} if self.packed is None else decoded(self.packed)
+
+
+def decoded(packed: bytes) -> dict[str, Array]:
+    """The history of a stored run. What a private one spends has no bound, see `SHARED_SEED`;
+    stores of earlier versions have a number there."""
+    history = _history.decode(packed)
+    for name in history.keys() & {"epsilon", "epsilon_clients"}:
+        history[name] = np.where(history[name] > 0, np.inf, 0.0)
+    return history
+
+
+def guarantee_of(stored: str | None) -> str | None:
+    """What holds of a stored run of which its store says that: the same, unless an earlier version
+    wrote it."""
+    return stored if stored is None or stored.startswith("none") else SHARED_SEED

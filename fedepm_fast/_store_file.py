@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ._record import SHARED_SEED
+
 #: Marks the file as one of ours, in SQLite's header: "FEPM".
 APPLICATION = 0x4645504D
 
@@ -39,7 +41,7 @@ CREATE INDEX runs_of_cell ON runs (cell, seed, trial);
 
 # SQLite's integers are signed: from 2^63 on, seeds and trials are text of 20 digits here, which
 # sorts behind all numbers.
-_VIEW = """
+_VIEW = f"""
 CREATE VIEW results AS
     SELECT run_id,
            json_extract(parameters, '$.algorithm') AS algorithm,
@@ -51,8 +53,10 @@ CREATE VIEW results AS
            CASE WHEN seed >= 0 THEN seed ELSE printf('%020u', seed) END AS seed,
            CASE WHEN trial >= 0 THEN trial ELSE printf('%020u', trial) END AS trial,
            error, mean_objective, rounds, iterations, total_time, local_time, snr,
-           accuracy, grad_mean_sq, diverged, reasons, guarantee, parameters, versions,
-           machine, created
+           accuracy, grad_mean_sq, diverged, reasons,
+           CASE WHEN guarantee NOT LIKE 'none%' THEN '{SHARED_SEED.replace("'", "''")}'
+                ELSE guarantee END AS guarantee,
+           parameters, versions, machine, created
     FROM runs JOIN cells USING (cell);
 """
 

@@ -414,6 +414,11 @@ class Result:
 
     @classmethod
     def _from_files(cls, files: Mapping[str, Any], meta: Mapping[str, Any]) -> Result:
+        settings = meta["settings"]
+        if "privacy" in settings:
+            from .privacy.runs import as_true
+
+            settings = settings | {"privacy": as_true(settings["privacy"])}
         return cls(
             algorithm=meta["parameters"],
             objective=meta["objective"],
@@ -427,7 +432,7 @@ class Result:
             total_time=meta["total_time"],
             start_objective=meta.get("start_objective", math.nan),
             slack=meta.get("slack", 0.0),
-            settings=meta["settings"],
+            settings=settings,
             versions=meta["versions"],
             **{name: files[name] for name in _ARRAYS},
         )

@@ -13,10 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import _history
 from ._extras import require
 from ._files import replacing
-from ._record import MEASURES, Array, Record
+from ._record import MEASURES, Array, Record, decoded, guarantee_of
 from ._store_file import StoreError, explained, open_store, transaction
 from ._validation import MAX_SEED, check_int
 from ._where import Where, conditions
@@ -44,6 +43,7 @@ _EXAMPLES: dict[str, Any] = {
     "diverged": True,
     "failed": True,
     "reasons": "gradient_norm",
+    "guarantee": "none: ...",
     "machine": "a-name",
     "created": "2026-01-31T12:00:00+00:00",
 }
@@ -352,13 +352,15 @@ class Store:
             raise StoreError(f"{self.path} is damaged: {name} is of type {kind.__name__}")
         if name in ("seed", "trial"):
             return [value % 2**64 for value in column]
+        if name == "guarantee":
+            return [guarantee_of(value) for value in column]
         if name in ("diverged", "failed"):
             return [None if value is None else bool(value) for value in column]
         return list(column)
 
     def _decoded(self, run_id: str, packed: bytes | None) -> dict[str, Array]:
         try:
-            return {} if packed is None else _history.decode(packed)
+            return {} if packed is None else decoded(packed)
         except ValueError as error:
             raise StoreError(f"{self.path} is damaged: run {run_id}: {error}") from None
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._record import SHARED_SEED
 from .._validation import check_int
 from ..algorithms import Algorithm, FedEPM
 from ..callbacks import Callback, RoundInfo, Rounds
@@ -41,11 +42,17 @@ SIMULATED = (
     "secret and of this run only)"
 )
 
-#: Why a run of several with one seed has no guarantee.
-SHARED_SEED = (
-    "none: runs that are compared share their seed, and with it their noise, which two uploads "
-    "then cancel; they are the experimenter's"
-)
+#: The same as earlier versions put it, some of which said nothing.
+_ONCE_SIMULATED = " (simulated, for a seed that is secret and of this run only)"
+
+
+def as_true(privacy: dict[str, Any]) -> dict[str, Any]:
+    """The report of a saved run, with the conditions that earlier versions left out."""
+    text = str(privacy["guarantee"])
+    if text.startswith("none") or text.endswith(SIMULATED):
+        return privacy
+    guarantee = text.removesuffix(_ONCE_SIMULATED) + SIMULATED
+    return privacy | {"guarantee": guarantee, "not_private": NOT_PRIVATE}
 
 
 def fixed_rounds(stopping: Any, rounds: int | None, max_rounds: int) -> int:

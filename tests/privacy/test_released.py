@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import fedepm
 from problems import small_data
 
 from fedepm_fast import (
@@ -21,7 +25,13 @@ from fedepm_fast import (
 )
 from fedepm_fast.callbacks import RoundInfo
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, ReleasedRun, accounting
-from fedepm_fast.privacy.runs import SHARED_SEED, private_problem
+from fedepm_fast.privacy.runs import (
+    NOT_PRIVATE,
+    SHARED_SEED,
+    SIMULATED,
+    as_true,
+    private_problem,
+)
 from fedepm_fast.randomness import GivenRandomness
 
 LAPLACE = LaplaceMechanism(total_epsilon=2.0)
@@ -193,3 +203,55 @@ def test_accounts_are_computed_once():
     np.testing.assert_array_equal(mechanism.spent(multipliers, planned - 1), first)
     assert accounting._gaussian_epsilon.cache_info().misses == before
     assert first[0] == accounting._gaussian_epsilon.__wrapped__(multipliers[0], 1e-7, 1)
+
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def test_a_result_of_before_states_todays_conditions(tmp_path):
+    result = Result.load(DATA / "private_result_before.npz")
+    want = "each client: epsilon <= 2 (pure), for each record of a client, replace-one" + SIMULATED
+    assert result.guarantee == want and "in exact arithmetic" in want
+    privacy = result.settings["privacy"]
+    assert privacy["guarantee"] == want and privacy["not_private"] == NOT_PRIVATE
+    assert "in exact arithmetic" in " ".join(str(result).split())
+    result.save(tmp_path / "again.npz")
+    assert Result.load(tmp_path / "again.npz").guarantee == want
+    with pytest.raises(ValueError, match="run it again"):
+        result.release()
+
+
+@pytest.mark.parametrize("said, means", [
+    ("each client: epsilon <= 1 (pure)", "each client: epsilon <= 1 (pure)" + SIMULATED),
+    ("each client: epsilon <= 1 (pure)" + SIMULATED,
+     "each client: epsilon <= 1 (pure)" + SIMULATED),
+    ("none: selections and noise were given from outside",
+     "none: selections and noise were given from outside"),
+])  # fmt: skip
+def test_guarantees_of_any_version_are_true_as_read(said, means):
+    assert as_true({"guarantee": said, "not_private": "x"})["guarantee"] == means
+
+
+def test_a_store_of_before_states_no_guarantee(tmp_path, capsys):
+    path = tmp_path / "runs.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((DATA / "private_store_before.sql").read_text())
+        (said,) = set(connection.execute("SELECT guarantee FROM results"))
+        assert said[0].startswith("each client: epsilon <= 2")
+    for readonly in (True, False):  # which changes the view
+        with Store(path, readonly=readonly) as store:
+            assert store.table()["guarantee"] == [SHARED_SEED] * 2
+            assert store.ids(["guarantee!=x"]) == store.ids({"guarantee": SHARED_SEED})
+            for run_id in store.ids():
+                record = store.get(run_id)
+                assert record.measures["guarantee"] == SHARED_SEED
+                for history in (record.history, store.history(run_id)):
+                    assert list(history["epsilon"]) == [0, np.inf, np.inf]
+                assert (
+                    fedepm(capsys, "runs", "show", path, run_id, "--json")[1].count("each client")
+                    == 0
+                )
+            store.to_csv(tmp_path / "runs.csv")
+        assert "each client" not in (tmp_path / "runs.csv").read_text()
+    with closing(sqlite3.connect(path)) as connection:
+        assert set(connection.execute("SELECT guarantee FROM results")) == {(SHARED_SEED,)}
