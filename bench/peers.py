@@ -3,8 +3,8 @@
     env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 python bench/peers.py
 
 Every figure is a ratio of medians of interleaved runs in one process. ``--plot FILE`` draws
-them, ``--memmap`` adds the 8 GiB file, ``--avx2`` repeats the kernels limited to AVX2,
-``--only TEXT`` picks rows.
+them, ``--table PAGE`` takes those of a page and measures nothing, ``--memmap`` adds the 8 GiB file,
+``--avx2`` repeats the kernels limited to AVX2, ``--only TEXT`` picks rows.
 """
 
 from __future__ import annotations
@@ -419,22 +419,52 @@ def show(rows: list[Row]) -> None:
     Console(width=170 if not sys.stdout.isatty() else None).print(table)
 
 
-def draw(rows: list[Row], path: Path) -> None:
-    """Each ratio over its goal; left of 1 is better than the goal."""
-    from fedepm_fast import plots
+def read(page: Path) -> list[Row]:
+    """The rows of the table that a page has; those of several ratios are left out."""
+    rows = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").replace("`", "").split("|")]
+        if len(cells) == 7 and cells[3][:2] in ("<=", ">=") and " to " not in cells[2]:
+            kernel, peer, ratio, goal, beyond, _, remark = cells
+            rows.append(Row(kernel, peer, float(ratio), goal, beyond, remark))
+    return rows
 
-    figure, ax = plots.new_figure(9, 0.32 * len(rows) + 1.2)
-    scores = [
-        r.ratio / float(r.goal[3:]) if r.goal.startswith("<=") else float(r.goal[3:]) / r.ratio
-        for r in rows
-    ]
-    names = [f"{r.kernel} / {r.peer}" for r in rows]
-    colours = ["#0072B2" if r.met else "#D55E00" for r in rows]
-    ax.barh(names, scores, color=colours)
-    ax.axvline(1, color="0.2", linewidth=1)
-    ax.invert_yaxis()
-    ax.set_xlabel("measured over goal (1 is the goal, smaller is better)")
-    ax.tick_params(axis="y", labelsize=8)
+
+FASTER = ", times faster"
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Bars as long as what was measured, by what is measured, with the goals as marks."""
+    from fedepm_fast import plots
+    from fedepm_fast._plots_style import ink
+
+    panels = {
+        "times faster than the peer: longer is better": [r for r in rows if FASTER in r.peer],
+        "time or memory over the peer's: shorter is better": [
+            r for r in rows if FASTER not in r.peer and r.peer != "seconds"
+        ],
+        "seconds: shorter is better": [r for r in rows if r.peer == "seconds"],
+    }
+    panels = {name: part for name, part in panels.items() if part}
+    sizes = [len(part) + 1 for part in panels.values()]
+    figure, axes = plots.new_grid(len(panels), 1, 5.6, 0.42 * sum(sizes) + 0.6, height_ratios=sizes)
+    for ax, (name, part) in zip(axes.flat, panels.items(), strict=True):
+        places = range(len(part))
+        colours = ["#0072B2" if r.met else "#D55E00" for r in part]
+        ax.barh(places, [r.ratio for r in part], height=0.34, color=colours)
+        goals = [float(r.goal[3:]) for r in part]
+        ax.plot(goals, places, "|", color=ink(), markersize=11, markeredgewidth=2, label="goal")
+        for k, row in enumerate(part):
+            peer = "" if row.peer == "seconds" else f" / {row.peer.removesuffix(FASTER)}"
+            missed = "" if row.met else ", goal missed"
+            text = f"{row.kernel}{peer}: {row.ratio:.3g}{missed}"
+            ax.annotate(text, (0, k - 0.24), xytext=(2, 0), textcoords="offset points", fontsize=8)
+        ax.set_title(name, fontsize=10, loc="left")
+        ax.set_yticks([])
+        ax.set_ylim(len(part) - 0.6, -0.75)
+        ax.set_xlim(0, 1.03 * max(*goals, *(r.ratio for r in part)))
+        ax.grid(False, axis="y")
+    axes[0, 0].legend(frameon=False, loc="lower right")
     plots.save(figure, path)
 
 
@@ -444,12 +474,15 @@ def main() -> None:
     parser.add_argument("--memmap", action="store_true", help="add the 8 GiB file")
     parser.add_argument("--avx2", action="store_true", help="repeat, limited to AVX2")
     parser.add_argument("--plot", type=Path, help="draw to this PNG or SVG")
+    parser.add_argument("--table", type=Path, help="take the table of this page, measure nothing")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     arguments = parser.parse_args()
     rows: list[Row] = []
     if arguments.memmap:  # first: the peak memory is the process's
         rows += memory_mapped()
-    for name, part in PARTS.items():
+    if arguments.table:
+        rows = read(arguments.table)
+    for name, part in PARTS.items() if not arguments.table else ():
         if arguments.only in name:
             rows += part()
     if arguments.avx2:

@@ -33,6 +33,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "commands",
     "drawings",
     "formulas",
     "names",
@@ -42,7 +43,7 @@ templates_path = ["_templates"]
 nitpicky = True
 highlight_language = "none"  # what names no language is output, or a formula
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
@@ -60,7 +61,9 @@ html_css_files = ["fedepm.css"]
 html_copy_source = False
 html_show_sourcelink = False
 # Pages that stand alone need no navigation beside them.
-html_sidebars = {page: [] for page in ("algorithm", "benchmarks", "changelog", "differences")}
+html_sidebars = {
+    page: [] for page in ("algorithm", "benchmarks", "changelog", "commands", "differences")
+}
 html_theme_options = {
     "header_links_before_dropdown": 7,
     "logo": {"text": "fedepm_fast"},
@@ -76,7 +79,7 @@ html_theme_options = {
 def draw(app: Any) -> None:
     """Draw the figures in a process of its own, where kernels are compiled."""
     for script in ("figures.py", "history.py") if app.tags.has("history") else ("figures.py",):
-        command = [sys.executable, str(HERE / script), str(HERE / "_figures")]
+        command = [sys.executable, "-W", "error", str(HERE / script), str(HERE / "_figures")]
         subprocess.run(command, check=True, env=environment)
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -252,21 +253,13 @@ def check_out(out: Path | None) -> Path | None:
     return None if out is None else check_writable_folder("out", out)
 
 
+@cache
 def announce_compilation() -> None:
-    """Say so on standard error, once, when kernels have to be compiled."""
+    """Say so on standard error, once in a process, when kernels have to be compiled."""
     from .kernels import on_compile
 
-    if not _announced:
-        _announced.append(True)
-        on_compile(say_compiling)
-
-
-def say_compiling(kernel: str) -> None:
-    """What is told when a kernel has to be compiled."""
-    print("compiling kernels, the first time only ...", file=sys.stderr, flush=True)
-
-
-_announced: list[bool] = []
+    told = "compiling kernels, the first time only ..."
+    on_compile(lambda kernel: print(told, file=sys.stderr, flush=True))
 
 
 @contextmanager

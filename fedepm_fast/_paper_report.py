@@ -25,7 +25,8 @@ CAPTIONS = {
     "medians over the trials and bands reach from quartile to quartile, whose width is mostly "
     "that of the splits, which differ in their optima. A run that has stopped keeps its last "
     "value, and a line ends at the median of the rounds at which its runs stopped. Dashed: the "
-    "median optimum of the splits.",
+    "median optimum of the splits. At round 0 stands the aggregate of the first uploads, noise "
+    "about w = 0: ENS takes all of them, the others the mean of the selected.",
     "fig3": "Communication rounds (above) and total time (below) against the local steps: medians "
     "and quartiles over the trials.",
     "fig4": "Communication rounds and total time against the participation, with 50 clients and 12 "

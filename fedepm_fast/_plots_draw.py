@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._plots_style import marks
+from ._plots_style import ink, marks, paper
 from ._tables import (
     MEASURES,
     PER_ROUND,
@@ -43,7 +43,6 @@ WIDE = 8.0
 
 
 Styles = dict[Any, dict[str, Any]]
-LINE: dict[str, Any] = {"linewidth": 1.6, "markersize": 4.5, "markerfacecolor": "white"}
 
 
 # Names -------------------------------------------------------------------------------------
@@ -93,7 +92,7 @@ def lines(
             _line(ax, x, mine, style)
         else:
             ends = (mine["median"] - mine["lower"], mine["upper"] - mine["median"])
-            point = {**_plain(style), "linestyle": "none", "markerfacecolor": "white"}
+            point = {**_plain(style), "linestyle": "none", "markerfacecolor": paper()}
             shift = 0.5 * (k - (len(styles) - 1) / 2) / len(styles)
             ax.errorbar(x + shift, mine["median"], yerr=ends, capsize=3, **point)
     if numeric and across[0] > 0 and across[-1] > 2 * WIDE * across[0]:
@@ -138,7 +137,7 @@ def boxes(
         mine = part[(part[by] == value) & np.isfinite(part[measure])]
         groups = [mine.loc[mine[against] == v, measure].to_numpy() for v in across]
         places = np.arange(len(across)) + (k - (len(styles) - 1) / 2) * width
-        edge = {"color": _shade(style, -0.25), "linewidth": 1.2}
+        edge = {"color": _shade(style, 0.25, ink()), "linewidth": 1.2}
         ax.boxplot(
             groups,
             positions=places,
@@ -148,7 +147,7 @@ def boxes(
             boxprops=_box(style),
             whiskerprops=edge,
             capprops=edge,
-            medianprops={"color": "black", "linewidth": 1.2},
+            medianprops={"color": ink(), "linewidth": 1.2},
             flierprops={"marker": "x", "markersize": 3.5, "markeredgecolor": edge["color"]},
         )
         # Which box it is, where it is too flat for its hatch.
@@ -170,7 +169,7 @@ def legend(figure: Figure, styles: Styles, kind: str, title: str | None) -> None
     handles: list[Any] = []
     for style in styles.values():
         if kind == "line":
-            handles.append(Line2D([], [], **LINE, **_plain(style)))
+            handles.append(Line2D([], [], **lined(style)))
         else:
             marker = Line2D([], [], linestyle="none", **_marker(style))
             handles.append((Patch(**_box(style)), marker))
@@ -214,24 +213,28 @@ def _line(ax: Any, x: Any, summary: DataFrame, style: dict[str, Any], **more: An
     ax.fill_between(
         x, summary["lower"], summary["upper"], color=style["color"], alpha=0.18, linewidth=0
     )
-    ax.plot(x, summary["median"], **LINE, **_plain(style), **more)
+    ax.plot(x, summary["median"], **lined(style), **more)
 
 
 def _plain(style: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in style.items() if k != "hatch"}
 
 
-def _shade(style: dict[str, Any], light: float) -> Any:
-    """Its colour, mixed with so much white, or black if negative."""
+def lined(style: dict[str, Any]) -> dict[str, Any]:
+    """A line of this style, and its markers."""
+    return {**_plain(style), "linewidth": 1.6, "markersize": 4.5, "markerfacecolor": paper()}
+
+
+def _shade(style: dict[str, Any], share: float, other: tuple[float, float, float]) -> Any:
+    """Its colour, mixed with so much of another."""
     from matplotlib.colors import to_rgb
 
-    colour = np.array(to_rgb(style["color"]))
-    return (1 - light) * colour + light if light > 0 else (1 + light) * colour
+    return tuple((1 - share) * np.array(to_rgb(style["color"])) + share * np.array(other))
 
 
 def _box(style: dict[str, Any]) -> dict[str, Any]:
     # Light enough for the median and the hatch to be seen, in grey too.
-    face, edge = _shade(style, 0.55), _shade(style, -0.25)
+    face, edge = _shade(style, 0.55, paper()), _shade(style, 0.25, ink())
     return {"facecolor": face, "edgecolor": edge, "hatch": style["hatch"]}
 
 
@@ -239,7 +242,7 @@ def _marker(style: dict[str, Any]) -> dict[str, Any]:
     return {
         "marker": style["marker"],
         "markersize": 4,
-        "markerfacecolor": "white",
-        "markeredgecolor": "black",
+        "markerfacecolor": paper(),
+        "markeredgecolor": ink(),
         "markeredgewidth": 0.8,
     }

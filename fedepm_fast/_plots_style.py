@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ MORE_STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#D55E00", "linestyle": ":", "marker": "D"},
     {"color": "#CC79A7", "linestyle": (0, (7, 2)), "marker": "v"},
     {"color": "#56B4E9", "linestyle": (0, (4, 1, 1, 1, 1, 1)), "marker": "P"},
-    {"color": "#000000", "linestyle": (0, (1, 1)), "marker": "X"},
+    {"color": "#767676", "linestyle": (0, (1, 1)), "marker": "X"},
 )
 #: Hatches of boxes, in the order of the styles.
 HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "++++")
@@ -65,6 +65,26 @@ def styles_of(values: Iterable[Hashable]) -> dict[Any, dict[str, Any]]:
     return dict(zip(values, ways, strict=False))
 
 
+def ink(share: float = 1.0) -> tuple[float, float, float]:
+    """The colour of text in matplotlib's style, mixed with what it stands on unless all of it."""
+    from matplotlib import rcParams
+    from matplotlib.colors import to_rgb
+
+    text, ground = (np.array(to_rgb(rcParams[key])) for key in ("text.color", "figure.facecolor"))
+    red, green, blue = map(float, share * text + (1 - share) * ground)
+    return red, green, blue
+
+
+def paper() -> tuple[float, float, float]:
+    """The colour that figures stand on in matplotlib's style."""
+    return ink(0.0)
+
+
+def note(figure: Figure, text: str) -> None:
+    """A remark below a figure."""
+    figure.supxlabel(text, fontsize=8, color=ink(0.65))
+
+
 def new_figure(width: float = 6.4, height: float = 4.0) -> tuple[Figure, Any]:
     """A figure of its own, outside pyplot's global state, and its axes."""
     figure, axes = new_grid(1, 1, width, height)
@@ -99,11 +119,37 @@ def rounds_axis(ax: Any, last: int) -> None:
     ax.minorticks_off()
 
 
+def objective_axis(
+    ax: Any, lines: Sequence[Any], diverged: Sequence[bool], optimum: float | None
+) -> None:
+    """No run that diverged, and no peak, flattens the others; lines that leave the axis say so.
+
+    Where every run diverged the axis is logarithmic, if f is positive.
+    """
+    everything = np.concatenate([line.get_ydata() for line in lines])
+    peak = np.max(everything, initial=-np.inf, where=np.isfinite(everything))
+    kept = [line.get_ydata() for line, lost in zip(lines, diverged, strict=True) if not lost]
+    if not kept:
+        if everything.min() > 0 and (optimum is None or optimum > 0):
+            ax.set_yscale("log")
+        return
+    low = min(np.min([y.min() for y in kept]), np.inf if optimum is None else optimum)
+    high = max(end for y in kept for end in (y[0], y[-1]))
+    reach = max(high - low, 0.1 * abs(high))
+    top = high + 0.25 * reach
+    if reach > 0 and peak > high + 2 * reach:
+        ax.set_ylim(low - 0.05 * reach, top)
+        for line in lines:
+            if not np.all(line.get_ydata() <= top):
+                line.set_label(f"{line.get_label()}, leaves the axis")
+
+
 def optimum_line(ax: Any, optimum: float) -> None:
     """A dashed line at f*/m."""
-    ax.axhline(optimum, color="0.35", linestyle=(0, (4, 3)), linewidth=1, zorder=0)
-    low, high = ax.get_ylim()
-    ax.set_ylim(min(low, optimum - 0.11 * (high - low)), high)
+    ax.axhline(optimum, color=ink(0.65), linestyle=(0, (4, 3)), linewidth=1, zorder=0)
+    scale = ax.yaxis.get_transform()
+    low, high, place = scale.transform([*ax.get_ylim(), optimum])
+    ax.set_ylim(bottom=scale.inverted().transform(min(low, place - 0.11 * (high - low))))
     # At the left end, where no run has come down yet, and below the line, where none can be.
     ax.annotate(
         "optimum",
@@ -112,7 +158,7 @@ def optimum_line(ax: Any, optimum: float) -> None:
         xytext=(6, -3),
         va="top",
         textcoords="offset points",
-        color="0.35",
+        color=ink(0.65),
         fontsize=9,
     )
 
@@ -131,5 +177,6 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     matplotlib = require("matplotlib", "plots", "a figure")
     # No date in the file and no random ids: the same figure is the same bytes.
     with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "fedepm"}):
+        figure.draw_without_rendering()  # or the layout settles at the second time only
         dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
         figure.savefig(temporary, format=kind, dpi=200, metadata=dated.get(kind))

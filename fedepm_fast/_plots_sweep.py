@@ -18,7 +18,7 @@ from ._plots_draw import (
     value_label,
     words,
 )
-from ._plots_style import STYLES, new_grid, rounds_axis, styles_of
+from ._plots_style import STYLES, new_grid, note, rounds_axis, styles_of
 from ._tables import (
     INTERVALS,
     MEASURES,
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 #: Panels in a row where nothing else says how many.
 ABREAST = 3
 NOTES = {
-    "quartiles": "median and quartiles of the runs",
-    "bootstrap": "median of the runs and its 95 % bootstrap interval",
-    "box": "boxes: quartiles and median of the runs; whiskers: up to 1.5 box lengths; x: beyond",
+    "quartiles": "median and quartiles of {}",
+    "bootstrap": "median of {} and its 95 % bootstrap interval",
+    "box": "boxes: quartiles and median of {}; whiskers: up to 1.5 box lengths; x: beyond",
 }
 
 
@@ -156,8 +156,8 @@ def sweep(
     if len(styles) > 1 or by != "algorithm":
         legend(figure, styles, kind, None if by == "algorithm" else parameter_label(by))
     figure.align_ylabels()
-    note = NOTES[interval if kind == "line" else "box"]
-    figure.supxlabel("; ".join([note, *notes]), fontsize=8, color="0.35")
+    counted = _count(frame, keys, [] if against == ROUND else measures)
+    note(figure, "; ".join([NOTES[interval if kind == "line" else "box"].format(counted), *notes]))
     return figure
 
 
@@ -234,6 +234,15 @@ def _drawable(frame: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, list[st
     for name in keys:
         without(frame[name].isna(), f"without {words(name)}")
     return frame, notes
+
+
+def _count(frame: DataFrame, keys: Sequence[str], measures: Sequence[str]) -> str:
+    """Of how many runs a point or a box is, in words; those without the measure do not count."""
+    groups = frame.replace([np.inf, -np.inf], np.nan).groupby(list(keys))
+    counts = groups[list(measures)].count().to_numpy() if measures else groups.size().to_numpy()
+    fewest, most = counts[counts > 0].min(), counts.max()
+    runs = f"{most} run{'' if most == 1 else 's'}"
+    return f"{runs} each" if fewest == most else f"{fewest} to {runs}"
 
 
 def _values(frame: DataFrame, column: str) -> list[Any]:

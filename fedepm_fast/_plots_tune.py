@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._plots_draw import parameter_label, value_label
-from ._plots_style import MORE_STYLES, STYLES, new_figure
+from ._plots_style import MORE_STYLES, STYLES, ink, new_figure
 from ._tune_result import TuneResult, TuneTrial
 from ._tune_space import Axis, Range, is_number
 
@@ -244,7 +244,7 @@ def _line(result: TuneResult, name: str) -> Figure:
     inside = (scores >= low) & (scores <= high)
     errors = np.array([t.standard_error for t in complete])
     places = scale.places(complete)
-    points = {"linestyle": "none", "markersize": 4, "color": "0.35", "zorder": 2}
+    points = {"linestyle": "none", "markersize": 4, "color": ink(0.65), "zorder": 2}
     ax.errorbar(
         places[inside], scores[inside], errors[inside], marker="o", elinewidth=0.8, capsize=2,
         label="trials", **points,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._plots_draw import lined
 from ._plots_style import (
     MORE_STYLES,
     STYLES,
     marks,
     new_figure,
     new_grid,
+    objective_axis,
     optimum_line,
     rounds_axis,
     save,
@@ -66,6 +69,9 @@ def history(
 ) -> Figure:
     """f(x)/m along one or several runs.
 
+    Runs that diverged are named so. Where one would flatten all others, the axis ends at what
+    the others need, and the legend says whose line leaves it; where all did, it is logarithmic.
+
     Parameters
     ----------
     results : Result or sequence of Result
@@ -99,6 +105,7 @@ def history(
         figure, ax = new_figure()
     else:
         figure = ax.get_figure()
+    lines: list[Any] = []
     seen: set[str] = set()
     more = cycle(MORE_STYLES)
     for result, label in zip(results, labels(results), strict=True):
@@ -107,16 +114,11 @@ def history(
         seen.add(name)
         rounds = np.arange(result.rounds + 1)
         across = rounds if x == "rounds" else result.history["elapsed"]
-        ax.plot(
-            across,
-            result.history["objective"] / result.n_clients,
-            label=f"{label}: {result.rounds} round{'' if result.rounds == 1 else 's'}",
-            linewidth=1.6,
-            markersize=4.5,
-            markerfacecolor="white",
-            markevery=marks(result.rounds),
-            **style,
-        )
+        told = f"{label}: {result.rounds} round{'' if result.rounds == 1 else 's'}"
+        told += ", diverged" * result.diverged
+        values = result.history["objective"] / result.n_clients
+        lines += ax.plot(across, values, label=told, markevery=marks(result.rounds), **lined(style))
+    objective_axis(ax, lines, [result.diverged for result in results], optimum)
     if optimum is not None:
         optimum_line(ax, optimum)
     if x == "rounds":
@@ -125,6 +127,8 @@ def history(
     else:
         ax.set_xlabel("time (s)")
     ax.set_ylabel("f(x) / m")
+    for line in lines:  # a legend wider than the axes would squeeze them
+        line.set_label(fill(line.get_label(), 44))
     ax.legend(frameon=False)
     return figure
 

@@ -167,7 +167,7 @@ def values_and_gradients(
     Notes
     -----
     For least squares and the Huber loss nothing overflows before the result itself does. Of the
-    other losses the sum over a client's rows must be finite, and with `reg` so must |w|^2; a
+    other losses the sum over a client's rows must be finite, and with `reg` so must ``|w|^2``; a
     value or a gradient that overflows is inf or NaN. Sums over rows go by blocks, which keeps
     float32 accurate for any number of rows.
     """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas
 import pytest
@@ -14,6 +17,7 @@ from problems import small_data
 from fedepm_fast import FedEPM, SFedAvg, plots, run
 from fedepm_fast._plots_style import rounds_axis
 from fedepm_fast._tables import INTERVALS, summarise
+from fedepm_fast.privacy.tradeoff import Tradeoff
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,8 @@ def test_history_draws_the_objective_against_rounds(results):
         np.testing.assert_array_equal(line.get_ydata(), result.history["objective"] / 6)
     assert ax.lines[-1].get_ydata()[0] == 0.25
     assert [t.get_text() for t in ax.get_legend().texts] == [
-        "FedEPM, seed 0: 9 rounds", "SFedAvg: 5 rounds", "FedEPM, seed 1: 3 rounds",
+        "FedEPM, seed 0: 9 rounds, diverged", "SFedAvg: 5 rounds, diverged",
+        "FedEPM, seed 1: 3 rounds, diverged",
     ]  # fmt: skip
     assert ax.get_ylabel() == "f(x) / m"
     assert "communication rounds" in ax.get_xlabel()
@@ -353,3 +358,111 @@ def test_ticks_of_narrow_panels_do_not_touch():
     boxes = [t.get_window_extent() for t in axes[0, 0].get_xticklabels()]
     assert all(a.x1 + 1 < b.x0 for a, b in itertools.pairwise(boxes))
     assert axes[0, 0].get_xticklabels()[-1].get_text() == "256"
+
+
+def history_with(results, **shown):
+    """Axis, lines and what the legend says of a figure."""
+    ax = plots.history(results, **shown).axes[0]
+    return ax, ax.lines, [" ".join(t.get_text().split()) for t in ax.get_legend().texts]
+
+
+def with_objective(result, values):
+    """The result with other values of f/m."""
+    f = result.n_clients * np.asarray(values, float)
+    return dataclasses.replace(result, history={**result.history, "objective": f})
+
+
+def test_runs_that_diverged_do_not_flatten_the_others():
+    data = small_data()
+    quiet = FedEPM(noise="none")
+    good = with_objective(run(quiet, data, rounds=3), [0.7, 0.6, 0.55, 0.5])
+    worse = with_objective(run(SFedAvg(noise="none"), data, rounds=2), [0.7, 0.9, 1.0])
+    broken = with_objective(run(SFedAvg(noise="none"), data, rounds=2), [0.7, 1e3, 1e6])
+    peak = with_objective(run(quiet, data, rounds=3, seed=1), [0.7, 60.0, 0.6, 0.5])
+    assert [r.diverged for r in (good, worse, broken, peak)] == [False, True, True, False]
+    # Not far above: all of it is seen.
+    ax, _, texts = history_with([good, worse])
+    assert ax.get_ylim()[1] > 1 and texts == ["FedEPM: 3 rounds", "SFedAvg: 2 rounds, diverged"]
+    ax, lines, texts = history_with([good, broken], optimum=0.48)
+    low, high = ax.get_ylim()
+    assert 0.3 < low < 0.48 and 0.7 < high < 0.8 and ax.get_yscale() == "linear"
+    assert lines[1].get_ydata()[-1] == 1e6
+    assert texts == ["FedEPM: 3 rounds", "SFedAvg: 2 rounds, diverged, leaves the axis"]
+    ax, _, texts = history_with([good, peak])
+    assert ax.get_ylim()[1] < 1 and texts[1] == "FedEPM, seed 1: 3 rounds, leaves the axis"
+    # All diverged, and the optimum has a place on a logarithmic axis too.
+    ax, _, texts = history_with([broken], optimum=0.5)
+    low, high = ax.get_ylim()
+    assert ax.get_yscale() == "log" and 0 < low < 0.5 and high > 1e6
+    assert texts == ["SFedAvg: 2 rounds, diverged"]
+    negative = with_objective(broken, [-0.7, 1e3, 1e6])
+    assert history_with([negative])[0].get_yscale() == "linear"
+    # A run of no rounds, at zero, leaves the axis to matplotlib.
+    history_with([with_objective(run(quiet, data, rounds=0), [0.0]), broken])
+
+
+def test_figures_say_of_how_many_runs_they_are():
+    table = table_of_runs()
+    assert plots.sweep(table).get_supxlabel() == "median and quartiles of 5 runs each"
+    assert plots.sweep(table, "snr").get_supxlabel() == "median and quartiles of 4 to 5 runs"
+    one = table[table["trial"] == 0]
+    assert (
+        plots.sweep(one, kind="box")
+        .get_supxlabel()
+        .startswith("boxes: quartiles and median of 1 run each; whiskers")
+    )
+    histories = {r: {"objective": np.ones(3)} for r in table["run_id"]}
+    few = table[table["local_steps"] == 4].iloc[:-1]
+    for part, told in ((few, "4 to 5 runs"), (few[few["trial"] < 4], "4 runs each")):
+        figure = plots.sweep(part, "mean_objective", "round", histories=histories)
+        assert figure.get_supxlabel() == f"median and quartiles of {told}"
+
+
+def test_figures_follow_a_dark_style(results):
+    """Nothing is drawn in black on black: text, marks and notes take matplotlib's colours."""
+    style = Path(__file__).parents[1] / "docs" / "dark.mplstyle"
+    for dark in (False, True):
+        with matplotlib.rc_context(fname=style if dark else None):
+            text = matplotlib.colors.to_rgb(matplotlib.rcParams["text.color"])
+            ground = matplotlib.colors.to_rgb(matplotlib.rcParams["figure.facecolor"])
+            history = plots.history(results, optimum=0.25).axes[0]
+            swept = plots.sweep(table_of_runs(), kind="box")
+        assert all(line.get_markerfacecolor() == ground for line in history.lines[:-1])
+        near = [history.texts[0].get_color(), history.lines[-1].get_color()]
+        near += [swept._supxlabel.get_color()]
+        assert near == [tuple(0.65 * t + 0.35 * g for t, g in zip(text, ground, strict=True))] * 3
+        medians = [line for line in swept.axes[0].lines if line.get_color() == text]
+        assert len(medians) == 9
+    for style in (*plots.STYLES.values(), *plots.MORE_STYLES):
+        # WCAG: 2 for lines on white, 3 on the dark page.
+        assert contrast(style["color"], "white") > 2
+        assert contrast(style["color"], "#14181e") > 3
+
+
+def contrast(one, other):
+    """WCAG's contrast of two colours."""
+    channels = (np.array(matplotlib.colors.to_rgb(c)) for c in (one, other))
+    linear = (np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in channels)
+    dark, light = sorted(c @ [0.2126, 0.7152, 0.0722] for c in linear)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_a_tradeoff_shows_the_runs_and_not_the_way_to_them():
+    def row(epsilon, trial, value):
+        return {
+            "total_epsilon": epsilon, "trial": trial, "mean_objective": value, "accuracy": 0.754,
+            "optimum": 0.566, "optimum_accuracy": 0.757, "majority": 0.752,
+        }  # fmt: skip
+
+    rows = [row(e, t, 0.57 + t / 1000) for e in (1, 2) for t in range(3)]
+    figure = Tradeoff(rows).plot()
+    top, below = figure.axes
+    assert top.get_ylim()[1] < 0.58 and below.get_ylim()[0] < 0.752
+    texts = [t.get_text() for t in top.get_legend().texts]
+    assert texts[-1] == "start, w = 0: 0.693, beyond the axis"
+    assert figure.get_supxlabel() == (
+        "median and quartiles of 3 splits, one run of each at each epsilon"
+    )
+    # Runs that end near the start stand beside it.
+    top = Tradeoff([row(1, 0, 0.72), row(2, 0, 0.6)]).plot().axes[0]
+    assert top.get_ylim()[1] > 0.72 and any(line.get_ydata()[0] == np.log(2) for line in top.lines)

@@ -81,33 +81,39 @@ class Tradeoff:
     def plot(self) -> Figure:
         """f(x)/m and accuracy against the total epsilon."""
         from .. import plots
+        from .._plots_style import ink, note
 
-        figure, axes = plots.new_grid(1, 2, 9.0, 3.6)
+        figure, axes = plots.new_grid(2, 1, 6.4, 6.4, sharex=True)
         epsilons = self.epsilons
-        for ax, name, label, reference in (
-            (axes[0, 0], "mean_objective", "f(x) / m", "optimum"),
-            (axes[0, 1], "accuracy", "accuracy", "optimum_accuracy"),
-        ):
+        for ax, name, label, reference, least, nothing in (
+            (axes[0, 0], "mean_objective", "f(x) / m", "optimum", "start, w = 0", np.log(2)),
+            (
+                axes[1, 0], "accuracy", "accuracy", "optimum_accuracy", "majority class",
+                self.rows[0]["majority"],
+            ),
+        ):  # fmt: skip
             low, middle, high = (
                 [np.quantile(self.column(name, e), q) for e in epsilons] for q in (0.25, 0.5, 0.75)
             )
             ax.fill_between(epsilons, low, high, color="#0072B2", alpha=0.18, linewidth=0)
             ax.plot(epsilons, middle, "o-", color="#0072B2", label="private FedEPM")
             without = np.median([row[reference] for row in self.rows])
-            ax.axhline(without, color="0.2", linestyle="--", label="optimum, not private")
-            if name == "accuracy":
-                ax.axhline(
-                    self.rows[0]["majority"], color="0.5", linestyle=":", label="majority class"
-                )
+            ax.axhline(without, color=ink(0.85), linestyle="--", label="optimum, not private")
+            # Far from the runs it would only squash them: then the legend alone has it.
+            ends = [*low, *high, without]
+            if min(abs(nothing - end) for end in ends) > np.ptp(ends):
+                ax.plot([], [], " ", label=f"{least}: {nothing:.3f}, beyond the axis")
             else:
-                ax.axhline(np.log(2), color="0.5", linestyle=":", label="start, w = 0")
+                ax.axhline(nothing, color=ink(0.5), linestyle=":", label=least)
             ax.set_xscale("log")
             ax.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
             ax.minorticks_off()
-            ax.set_xlabel("total epsilon of each client")
             ax.set_ylabel(label)
-            ax.legend(frameon=False, fontsize=8)
-        figure.supxlabel("median and quartiles of the runs", fontsize=8, color="0.35")
+            ax.legend(frameon=False, fontsize=9)
+        axes[1, 0].set_xlabel("total epsilon of each client")
+        trials = len({row["trial"] for row in self.rows})
+        splits = f"{trials} split{'' if trials == 1 else 's'}"
+        note(figure, f"median and quartiles of {splits}, one run of each at each epsilon")
         return figure
 
 
