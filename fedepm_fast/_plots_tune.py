@@ -192,9 +192,12 @@ def _marked(result: TuneResult) -> list[tuple[TuneTrial, str, dict[str, Any]]]:
 def _crosses(ax: Any, x: Array, y: Array) -> None:
     """Trials without a score, on any ground."""
     if len(x):
-        cross = {"marker": "x", "zorder": 4, "clip_on": False}
-        ax.scatter(x, y, s=34, color="white", linewidths=3.4, **cross)
-        ax.scatter(x, y, s=30, color="black", linewidths=1.3, label=f"no score ({len(x)})", **cross)
+        from matplotlib.patheffects import withStroke
+
+        ax.scatter(
+            x, y, s=30, color="black", linewidths=1.3, label=f"no score ({len(x)})", marker="x",
+            zorder=4, clip_on=False, path_effects=[withStroke(linewidth=3.4, foreground="white")],
+        )  # fmt: skip
 
 
 def _legend(figure: Figure, ax: Any) -> None:
