@@ -87,6 +87,27 @@ Delta = Annotated[
 Beta = Annotated[float, typer.Option(help="Weight of the l2 regulariser.")]
 Seed = Annotated[int, typer.Option(help="Of the split and of the run.")]
 Trial = Annotated[int, typer.Option(help="Another run on the same split.")]
+TotalEpsilon = Annotated[
+    float | None, typer.Option(help="Private: what each client may spend.", metavar="E")
+]
+MechanismName = Annotated[
+    str | None,
+    typer.Option(
+        help="Private: the noise, laplace or gaussian.",
+        show_default="gaussian with --delta, else laplace",
+        metavar="LAW",
+    ),
+]
+PrivacyDelta = Annotated[
+    float | None,
+    typer.Option(
+        help="Private: in (0, 1); laplace without one is pure, gaussian takes 1e-06.", metavar="D"
+    ),
+]
+Clip = Annotated[
+    float | None,
+    typer.Option(help="Private: bound on a record's gradient.", show_default="from public sizes"),
+]
 Data = Annotated[
     str,
     typer.Option(help="adult, synthetic, or a LIBSVM, CSV, Parquet or NumPy file.", metavar="DATA"),
@@ -160,6 +181,9 @@ OF_ALGORITHM = (
     "prox",
     "inner_steps",
 )
+
+#: Options that make a private run's mechanism, but for `total_epsilon`, which all need.
+OF_MECHANISM = ("mechanism", "delta", "clip")
 
 #: Options that say which data; with `seed` and `objective` the arguments of `load_data`.
 OF_DATA = (

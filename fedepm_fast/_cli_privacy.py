@@ -7,39 +7,130 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import _cli_common as common
+from ._cli_run import private_options
+
+if TYPE_CHECKING:
+    from .algorithms import FedEPM
+    from .privacy.audit import Audit
 
 
 def audit(
+    ctx: typer.Context,
     runs: Annotated[int, typer.Option(help="Runs of each of the two datasets.")] = 4000,
     seed: Annotated[int, typer.Option(help="Of the runs.")] = 0,
+    total_epsilon: common.TotalEpsilon = None,
+    mechanism: common.MechanismName = None,
+    delta: common.PrivacyDelta = None,
+    clip: common.Clip = None,
+    epsilon: common.Epsilon = 0.1,
+    preset: common.Preset = "released",
+    noise: common.Noise = None,
+    local_steps: common.LocalSteps = 12,
+    lam: common.Lam = None,
+    eta: common.Eta = None,
+    mu0: common.Mu0 = 0.05,
+    alpha: common.Alpha = 1.001,
+    c: common.C = 1e-8,
+    rounds: Annotated[
+        int, typer.Option(help="Of a plan: uploads, over which a budget is split.", metavar="N")
+    ] = 3,
+    features: Annotated[int, typer.Option(help="Of a plan: at least 2.")] = 2,
+    records: Annotated[int, typer.Option(help="Of a private plan: rows of the client.")] = 2,
+    client: Annotated[
+        bool,
+        typer.Option("--client", help="Of a private plan: attack uploads of PrivateClient."),
+    ] = False,
+    confidence: Annotated[float, typer.Option(help="Of a plan: of the lower bound.")] = 0.95,
     json: common.Json = False,
 ) -> None:
     """Attack the uploads: lower bounds on epsilon of the paper's noise and of private runs.
 
-    A client's record is one of two; an observer of its upload decides which. The bounds hold
-    with confidence 95 %.
+    A client's record is one of two; an observer of its uploads decides which. Without options of a
+    plan: both presets and three private plans, with confidence 95 %. With --total-epsilon: the plan
+    of `fedepm run --private` with the same options. With --preset, --noise or --epsilon: the
+    paper's noise.
     """
     from ._validation import check_int
     from .privacy.audit import standard
 
     check_int("runs", runs, low=10)
-    common.announce_compilation()
+    plan = {name for name in ctx.params if common.was_given(ctx, name)} - {"runs", "seed", "json"}
     live = sys.stderr.isatty() and not json
-    found = standard(
+    if plan:
+        attacked, found = _audit_plan(ctx, plan)
+        if json:
+            record = {"parameters": attacked.describe(), **asdict(found), "broken": found.broken}
+            print(json_module.dumps(record, allow_nan=False))
+            return
+        print(_describe(attacked, found, client))
+        print(found)
+        return
+    common.announce_compilation()
+    each = standard(
         runs, seed, (lambda name: print(f"{name} ...", file=sys.stderr)) if live else None
     )
     if json:
-        print(json_module.dumps({name: asdict(a) for name, a in found.items()}, allow_nan=False))
+        print(json_module.dumps({name: asdict(a) for name, a in each.items()}, allow_nan=False))
         return
     print(f"{'':32}{'stated':>8}{'at least':>10}  {runs} runs each, confidence 0.95")
-    for name, a in found.items():
+    for name, a in each.items():
         verdict = "refuted" if a.broken else "not refuted"
-        print(f"{name:32}{a.stated:>8.3g}{a.lower_bound:>10.3g}  {verdict}")
+        print(f"{name:32}{a.stated:>8.3g}{a.lower_bound:>10.3g}  {verdict}{_detects(a)}")
+
+
+def _audit_plan(ctx: typer.Context, given: set[str]) -> tuple[FedEPM, Audit]:
+    """The algorithm that the options name, and the attack on it."""
+    from .algorithms import FedEPM
+    from .privacy.audit import audit
+
+    asked = ctx.params
+    own = {name: asked[name] for name in common.OF_ALGORITHM if name in given}
+    private = given & {"total_epsilon", *common.OF_MECHANISM}
+    if private:
+        own, _ = private_options(
+            own, asked["total_epsilon"], **common.options_of(ctx, common.OF_MECHANISM)
+        )
+        for name, wrong, of in (
+            ("seed", asked["client"] and common.was_given(ctx, "seed"), "--client"),
+            ("epsilon", "epsilon" in given, "--total-epsilon"),
+        ):
+            if wrong:
+                raise ValueError(f"{name} has no meaning with {of}")
+    elif not given & {"preset", "noise", "epsilon"}:
+        raise ValueError(
+            f"{min(given)} is of a plan: give --total-epsilon for a private one, or --preset, "
+            "--noise or --epsilon for the paper's noise"
+        )
+    elif "records" in given:
+        raise ValueError("records is of a private plan, the paper's noise is attacked on one")
+    algorithm = FedEPM(**own)
+    common.announce_compilation()
+    options = ("runs", "rounds", "features", "records", "client", "confidence", "seed")
+    return algorithm, audit(algorithm, **common.options_of(ctx, options))
+
+
+def _describe(algorithm: FedEPM, found: Audit, client: bool) -> str:
+    """What was attacked, in a line."""
+    mechanism = algorithm.mechanism
+    noise = (
+        f"preset {algorithm.preset}, {algorithm.noise_model.name} noise"
+        if mechanism is None
+        else f"private, {mechanism.name} noise{', PrivateClient' * client}"
+    )
+    uploads = f"{found.rounds} upload{'s' * (found.rounds != 1)}"
+    delta = f", delta {found.delta:g}" * (found.delta > 0)
+    return f"{noise}, {uploads}, {algorithm.local_steps} local steps{delta}"
+
+
+def _detects(found: Audit) -> str:
+    """The smallest lack of noise that so many runs would show."""
+    lack = found.shortfall
+    return "" if lack is None else f" (would be, lacking {lack:.0%} of its noise: power 90 %)"
 
 
 def tradeoff(

@@ -47,21 +47,13 @@ def run(
         bool,
         typer.Option(
             "--private",
-            help="FedEPM with Laplace noise on the sensitivity, or Gaussian with --delta.",
+            help="FedEPM with noise on the sensitivity, see --mechanism.",
         ),
     ] = False,
-    total_epsilon: Annotated[
-        float | None, typer.Option(help="Private: what each client may spend.", metavar="E")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Private: Gaussian noise, in (0, 1).", metavar="D")
-    ] = None,
-    clip: Annotated[
-        float | None,
-        typer.Option(
-            help="Private: bound on a record's gradient.", show_default="from public sizes"
-        ),
-    ] = None,
+    total_epsilon: common.TotalEpsilon = None,
+    mechanism: common.MechanismName = None,
+    delta: common.PrivacyDelta = None,
+    clip: common.Clip = None,
     public_scaling: Annotated[
         bool,
         typer.Option(
@@ -110,11 +102,13 @@ def run(
         if stopping == "none":
             stopping = None  # as it is anyway
         own = {name: value for name, value in options.items() if common.was_given(ctx, name)}
-        options, rounds = private_options(own, rounds, total_epsilon, delta, clip, public)
+        settings = {**common.options_of(ctx, common.OF_MECHANISM), "public_scaling": public}
+        options, planned = private_options(own, total_epsilon, **settings)
+        rounds = planned if rounds is None else rounds
     else:
         for name, value in (
-            ("total_epsilon", total_epsilon), ("delta", delta), ("clip", clip),
-            ("public_scaling", public_scaling or None),
+            ("total_epsilon", total_epsilon), ("mechanism", mechanism), ("delta", delta),
+            ("clip", clip), ("public_scaling", public_scaling or None),
         ):  # fmt: skip
             if value is not None:
                 raise ValueError(f"{name} needs --private")
@@ -161,29 +155,27 @@ def run(
 
 def private_options(
     own: dict[str, Any],
-    rounds: int | None,
     total_epsilon: float | None,
+    mechanism: str | None,
     delta: float | None,
-    clip: float | None,
-    public_scaling: bool,
+    **parameters: Any,
 ) -> tuple[dict[str, Any], int]:
     """Parameters and rounds of a private run: the defaults of its budget, but for `own` ones."""
-    from .privacy import GaussianMechanism, LaplaceMechanism
+    from ._validation import check_choice
+    from .privacy import MECHANISMS
     from .privacy.defaults import private_settings
 
     if total_epsilon is None:
-        raise ValueError("total_epsilon must be given with --private")
-    common_part: dict[str, Any] = {
-        "total_epsilon": total_epsilon, "clip": clip, "public_scaling": public_scaling,
-    }  # fmt: skip
-    mechanism = (
-        LaplaceMechanism(**common_part)
-        if delta is None
-        else GaussianMechanism(**common_part, delta=delta)
-    )
+        raise ValueError("total_epsilon must be given, what each client may spend")
+    if mechanism is None:
+        mechanism = "laplace" if delta is None else "gaussian"
+    law = MECHANISMS[check_choice("mechanism", mechanism, MECHANISMS)]
+    if delta is not None:
+        parameters["delta"] = delta
+    made = law(total_epsilon=total_epsilon, **parameters)
     settings = private_settings(total_epsilon)
     planned = settings.pop("rounds")
-    return {**settings, **own, "mechanism": mechanism}, planned if rounds is None else rounds
+    return {**settings, **own, "mechanism": made}, planned
 
 
 def write(

@@ -13,12 +13,19 @@ from fedepm_fast import _execute, cli
 ROOT = Path(__file__).parents[1]
 
 
+#: What a command says once in a process, if it has to compile; with full caches it has not.
+COMPILING = "compiling kernels, the first time only ...\n"
+
+
 def fedepm(capsys, *arguments):
-    """Exit code, standard output and standard error of a command, run in this process."""
+    """Exit code, standard output and standard error of a command, run in this process.
+
+    Standard error is without `COMPILING`.
+    """
     with pytest.raises(SystemExit) as caught:
         cli.main(list(map(str, arguments)))
     captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
+    return caught.value.code, captured.out, captured.err.replace(COMPILING, "")
 
 
 def start(*arguments) -> subprocess.Popen[str]:

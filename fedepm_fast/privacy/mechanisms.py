@@ -98,7 +98,10 @@ class Mechanism:
         raise NotImplementedError
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
-        """Epsilon that each client has spent after so many uploads, shape (m,)."""
+        """Epsilon that each client has spent after so many uploads, shape (m,).
+
+        After all uploads that its noise was made for it is the budget, to the last digit.
+        """
         raise NotImplementedError
 
     def guarantee(self, epsilon: float) -> str:
@@ -158,26 +161,28 @@ class LaplaceMechanism(Mechanism):
         return np.nextafter(exact, np.inf)
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
+        each, total = self.epsilon_per_round, self.total_epsilon
         if self.delta:
-            return _each_pair(
-                lambda z, k: accounting.laplace_epsilon(1.0 / z, k, self.delta),
-                multipliers,
-                uploads,
+            found, slack = (
+                _each_pair(
+                    lambda z, k: accounting.laplace_epsilon(1.0 / z, k, self.delta),
+                    multipliers,
+                    uploads,
+                ),
+                accounting.LAPLACE_SLACK,
             )
-        if self.epsilon_per_round is not None:
-            return uploads.astype(np.float64) * self.epsilon_per_round
-        return uploads / multipliers
+        elif each is not None:
+            return _each_pair(lambda _, k: _times(k, each), multipliers, uploads)
+        else:
+            found, slack = uploads / multipliers, 1e-15
+        if total is None:
+            return found
+        # The noise, found by a search or rounded up, leaves so little of the budget.
+        return np.where((total * (1 - slack) <= found) & (found <= total), total, found)
 
     def guarantee(self, epsilon: float) -> str:
         if self.delta:
-            total = self.total_epsilon or 0.0
-            if total * (1 - accounting.LAPLACE_SLACK) <= epsilon <= total:
-                epsilon = total  # what the noise was solved for, to the search's tolerance
             return _approximate(epsilon, self.delta)
-        if self.epsilon_per_round is not None:
-            # A multiple of a decimal that rounding took away from it; the noise, which is rounded
-            # up, is what it is divided by.
-            epsilon = round(epsilon / self.epsilon_per_round) / (1.0 / self.epsilon_per_round)
         return f"each client: epsilon <= {at_least(epsilon)} (pure), {_RELATION}"
 
 
@@ -187,6 +192,11 @@ def _each_pair(
     """What `account` says of each client, asked once for those that are alike."""
     pairs, where = np.unique(np.stack([multipliers, uploads]), axis=1, return_inverse=True)
     return np.array([account(float(z), int(k)) for z, k in pairs.T])[where.reshape(-1)]
+
+
+def _times(count: int, number: float) -> float:
+    """As decimals are multiplied: 3 times 0.1 is 0.3."""
+    return float(Decimal(repr(number)) * count)
 
 
 def _approximate(epsilon: float, delta: float) -> str:
@@ -225,9 +235,10 @@ class GaussianMechanism(Mechanism):
         epsilon = _each_pair(
             lambda z, k: accounting.gaussian_epsilon(z, self.delta, k), multipliers, uploads
         )
+        total, asked = float(self.total_epsilon or 0), self.noise_multipliers(uploads)
         # The inverse of the curve is found from above: within a plan the budget itself is nearer.
-        planned = multipliers >= self.noise_multipliers(uploads)
-        return np.where(planned, np.minimum(epsilon, float(self.total_epsilon or 0)), epsilon)
+        found = np.where(multipliers >= asked, np.minimum(epsilon, total), epsilon)
+        return np.where((multipliers == asked) & (uploads > 0), total, found)
 
     def guarantee(self, epsilon: float) -> str:
         return _approximate(epsilon, self.delta)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from commands import fedepm
 
 from fedepm_fast import FedEPM, Result, datasets, run
-from fedepm_fast.privacy import LaplaceMechanism
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+from fedepm_fast.privacy.audit import audit
 from fedepm_fast.privacy.defaults import SETTINGS, private_settings
 from fedepm_fast.privacy.tradeoff import Tradeoff, tradeoff
 
@@ -62,7 +64,7 @@ def test_private_run_on_adult_closes_most_of_the_way(capsys, tmp_path):
 
 def test_own_options_override_the_settings(capsys):
     code, out, _ = fedepm(
-        capsys, "run", "--private", "--total-epsilon", 1, "--delta", 1e-6, "--clients", 10,
+        capsys, "run", "--private", "--total-epsilon", 1, "--delta", 1e-6, "--clients", 50,
         "--rounds", 2, "--local-steps", 3, "--clip", 0.05, "--json",
     )  # fmt: skip
     record = json.loads(out)
@@ -75,11 +77,41 @@ def test_own_options_override_the_settings(capsys):
     assert record["seed"] != 0  # two runs must not share their noise
 
 
+@pytest.mark.parametrize("options, law, delta, words", [
+    ([], "laplace", None, "epsilon <= 2 (pure)"),
+    (["--delta", 1e-5], "gaussian", 1e-5, "epsilon <= 2 at delta 1e-05"),
+    (["--mechanism", "gaussian"], "gaussian", 1e-6, "epsilon <= 2 at delta 1e-06"),
+    (["--mechanism", "laplace"], "laplace", None, "epsilon <= 2 (pure)"),
+    (["--mechanism", "laplace", "--delta", 1e-5], "laplace", 1e-5, "epsilon <= 2 at delta 1e-05"),
+])  # fmt: skip
+def test_the_law_of_the_noise_is_named(capsys, options, law, delta, words):
+    code, out, _ = fedepm(
+        capsys,
+        "run",
+        "--private",
+        "--total-epsilon",
+        2,
+        "--clients",
+        50,
+        "--seed",
+        0,
+        "--json",
+        *options,
+    )
+    record = json.loads(out)
+    assert code == 0 and words in record["guarantee"]
+    made = record["parameters"]["mechanism"]
+    assert (made["name"], made.get("delta")) == (law, delta)
+    assert record["settings"]["privacy"]["epsilon"] == 2.0
+
+
 @pytest.mark.parametrize("options, message", [
     (["--private"], "--total-epsilon must be given"),
     (["--total-epsilon", 1], "--total-epsilon needs --private"),
     (["--delta", 1e-6], "--delta needs --private"),
     (["--clip", 1], "--clip needs --private"),
+    (["--mechanism", "laplace"], "--mechanism needs --private"),
+    (["--private", "--total-epsilon", 1, "--mechanism", "none"], "--mechanism must be one of"),
     (["--private", "--total-epsilon", 0], "--total-epsilon must be"),
     (["--private", "--total-epsilon", 1, "--delta", 1], "--delta must be"),
     (["--private", "--total-epsilon", 1, "--clip", 0], "--clip must be"),
@@ -98,9 +130,13 @@ def test_bad_input_is_one_line_and_code_2(capsys, options, message):
 
 
 def test_public_bounds_need_no_word(capsys):
-    code, out, _ = fedepm(capsys, "run", "--private", "--total-epsilon", 1, "--data", "synthetic",
-                          "--no-scale", "--clip", 1, "-q", "--clients", 4)  # fmt: skip
-    assert code == 0 and "private" not in out
+    code, out, err = fedepm(
+        capsys, "run", "--private", "--total-epsilon", 1, "--data", "synthetic", "--no-scale",
+        "--clip", 1, "-q", "--clients", 4, "--seed", 0,
+    )  # fmt: skip
+    # It runs, and four clients do not make up for the noise.
+    assert out.startswith("<Result fedepm: ") and "rounds=4" in out and "private" not in out
+    assert code == 1 and "the run ended above its start" in err
 
 
 def test_tradeoff(capsys, tmp_path):
@@ -161,3 +197,62 @@ def test_audit_command(capsys):
     assert (code, err) == (0, "") and found["released"]["lower_bound"] > 0.1
     assert all(a["lower_bound"] <= a["stated"] for name, a in found.items() if "private" in name)
     assert fedepm(capsys, "audit", "--runs", 1)[0] == 2
+
+
+@pytest.mark.parametrize("options, mechanism, own", [
+    (["--total-epsilon", 2], LaplaceMechanism(total_epsilon=2.0), {}),
+    (["--total-epsilon", 1, "--delta", 1e-5, "--clip", 2, "--local-steps", 3, "--mu0", 0.1],
+     GaussianMechanism(total_epsilon=1.0, delta=1e-5, clip=2.0), {"local_steps": 3, "mu0": 0.1}),
+    (["--total-epsilon", 1, "--mechanism", "laplace", "--delta", 1e-5],
+     LaplaceMechanism(total_epsilon=1.0, delta=1e-5), {}),
+])  # fmt: skip
+def test_a_plan_of_ones_own_is_audited(capsys, options, mechanism, own):
+    code, out, err = fedepm(
+        capsys, "audit", *options, "--runs", 500, "--rounds", 2, "--features", 3, "--records", 4,
+        "--confidence", 0.9, "--seed", 7, "--json",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    settings = private_settings(mechanism.total_epsilon)
+    del settings["rounds"]
+    algorithm = FedEPM(mechanism=mechanism, **{**settings, **own})
+    want = audit(algorithm, runs=500, rounds=2, features=3, records=4, confidence=0.9, seed=7)
+    found = json.loads(out)
+    assert found == {"parameters": algorithm.describe(), **asdict(want), "broken": False}
+    assert 0 < found["shortfall"] < 1
+
+
+def test_an_audit_says_which_lack_of_noise_it_would_refute(capsys):
+    code, out, _ = fedepm(capsys, "audit", "--total-epsilon", 2)
+    assert code == 0 and out.startswith("private, laplace noise, 3 uploads, 8 local steps\n")
+    assert "not refuted (noise that lacks 14% would be, with a power of 90 %)" in out
+    code, out, _ = fedepm(capsys, "audit", "--preset", "text", "--rounds", 1, "--runs", 600)
+    assert code == 0 and "preset text, laplace noise, 1 upload" in out and "REFUTED" in out
+
+
+def test_uploads_of_a_private_client_are_audited(capsys):
+    pytest.importorskip("opendp")
+    code, out, err = fedepm(
+        capsys, "audit", "--total-epsilon", 2, "--mechanism", "gaussian", "--client", "--runs", 10,
+        "--rounds", 2,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert out.startswith("private, gaussian noise, PrivateClient, 2 uploads") and "1e-06" in out
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--mechanism", "laplace"], "--total-epsilon must be given"),
+    (["--delta", 1e-5], "--total-epsilon must be given"),
+    (["--rounds", 2], "--rounds is of a plan: give --total-epsilon for a private one, or"),
+    (["--total-epsilon", 1, "--mechanism", "cauchy"], "--mechanism must be one of"),
+    (["--total-epsilon", 1, "--epsilon", 1], "--epsilon has no meaning with --total-epsilon"),
+    (["--total-epsilon", 1, "--preset", "text"], "brings its own preset"),
+    (["--total-epsilon", 1, "--client", "--seed", 1], "--seed has no meaning with --client"),
+    (["--preset", "text", "--records", 3], "--records is of a private plan"),
+    (["--preset", "text", "--client"], "--client must be False"),
+    (["--noise", "none"], "--noise must not be none"),
+    (["--total-epsilon", 1, "--features", 1], "--features must be"),
+    (["--total-epsilon", 1, "--confidence", 1], "--confidence must be"),
+])  # fmt: skip
+def test_plans_that_cannot_be_audited(capsys, options, message):
+    code, out, err = fedepm(capsys, "audit", *options)
+    assert (code, out) == (2, "") and message in err and len(err.splitlines()) == 1

@@ -183,12 +183,41 @@ def test_laplace_noise_of_a_delta():
 @pytest.mark.parametrize("mechanism, epsilon, words", [
     (LaplaceMechanism(total_epsilon=0.1), 0.1, "epsilon <= 0.1 (pure)"),
     (LaplaceMechanism(total_epsilon=1 / 3), 1 / 3, "epsilon <= 0.333334 (pure)"),
-    (LaplaceMechanism(epsilon_per_round=0.1), 3 * 0.1, "epsilon <= 0.3 (pure)"),
     (GaussianMechanism(total_epsilon=0.1, delta=1e-5), 0.1, "epsilon <= 0.1 at delta 1e-05"),
     (GaussianMechanism(total_epsilon=0.1, delta=1 / 3), 0.1, "epsilon <= 0.1 at delta 0.333334"),
 ])  # fmt: skip
 def test_budgets_print_as_they_were_asked_for(mechanism, epsilon, words):
     assert words in mechanism.guarantee(epsilon)
+
+
+@pytest.mark.parametrize("law, delta, epsilon", [
+    *((LaplaceMechanism, 0.0, e) for e in (0.1, 0.3, 1.0, 2.0, 5.7, 20.0)),
+    *((GaussianMechanism, 1e-6, e) for e in (0.1, 0.3, 1.0, 2.0, 5.7, 20.0)),
+    (LaplaceMechanism, 1e-5, 0.1), (LaplaceMechanism, 1e-5, 2.0),
+])  # fmt: skip
+def test_a_budget_that_is_spent_is_the_number_that_was_asked_for(law, delta, epsilon):
+    mechanism = law(total_epsilon=epsilon, delta=delta)
+    planned = np.array([1, 2, 3, 7, 49])
+    multipliers = mechanism.noise_multipliers(planned)
+    assert mechanism.spent(multipliers, planned).tolist() == [epsilon] * 5
+    part = mechanism.spent(multipliers, planned // 2)
+    assert part[0] == 0 and (part < epsilon).all() and (part[1:] > 0).all()
+    assert (mechanism.spent(multipliers, planned + 1) > epsilon).all()
+
+
+@pytest.mark.parametrize("each, count, want", [(0.1, 3, 0.3), (0.57, 3, 1.71), (0.05, 7, 0.35)])
+def test_uploads_of_a_decimal_each_spend_a_decimal(each, count, want):
+    mechanism = LaplaceMechanism(epsilon_per_round=each)
+    uploads = np.array([0, count])
+    spent = mechanism.spent(mechanism.noise_multipliers(uploads), uploads)
+    assert spent.tolist() == [0.0, want] and f"<= {want} (" in mechanism.guarantee(spent[1])
+
+
+def test_the_record_of_a_run_has_the_budget():
+    for mechanism in (LAPLACE, GaussianMechanism(total_epsilon=2.0)):
+        record = run(FedEPM(mechanism=mechanism), scaled(), rounds=7, seed=0).to_dict()
+        privacy = json.loads(json.dumps(record))["settings"]["privacy"]
+        assert privacy["epsilon"] == 2.0 == max(privacy["epsilon_clients"])
 
 
 def test_accounts_are_computed_once():
