@@ -54,3 +54,25 @@ def test_the_page_of_the_commands_has_all_that_help_says(capsys):
         )
         left_out = {*said} - {*words} - {"Show", "this", "message", "and", "exit.", "Options"}
         assert not left_out - {"Arguments"}, (command, left_out)
+
+
+def test_every_image_has_one_for_dark_pages():
+    folder = ROOT / "docs" / "images"
+    names = {path.stem for path in folder.glob("*.png")}
+    assert {name for name in names if f"{name}-dark" not in names and "-dark" not in name} == set()
+    for page in (*PAGES, ROOT / "bench" / "README.md"):
+        for name in re.findall(r"!\[[^]]*\]\(([^):]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / name).is_file(), (page, name)
+
+
+def test_the_peers_figure_is_drawn_of_the_pages_table(tmp_path):
+    peers = runpy.run_path(str(ROOT / "bench" / "peers.py"))
+    page = ROOT / "bench" / "README.md"
+    rows = peers["read"](page)
+    # All of the table but the row that stands for several ratios; verdicts follow from the goals.
+    told = re.findall(r"\| (met|missed) \|", page.read_text(encoding="utf-8"))
+    assert ["met" if row.met else "missed" for row in rows] == told[:-1]
+    assert next(r for r in rows if r.peer == "np.median, times faster").ratio == 22.05
+    pytest.importorskip("matplotlib")
+    peers["draw"](rows, tmp_path / "peers.svg")
+    assert (tmp_path / "peers.svg").stat().st_size > 10_000
