@@ -176,7 +176,8 @@ def test_at_the_edge_of_the_range(dtype, weighted, rng):
     for _ in range(CASES):
         m, n = int(rng.choice(MS[:10])), int(rng.choice(NS[:6]))
         Z = SHAPES[str(rng.choice(["uniform", "zeros", "ties"]))](rng, (m, n))
-        Z = (Z / np.abs(Z).max() * largest * rng.choice([1, 0.3, 1e-3, 1e-9])).astype(dtype)
+        size = np.abs(Z).max() or 1.0  # all may be zero
+        Z = (Z / size * largest * rng.choice([1, 0.3, 1e-3, 1e-9])).astype(dtype)
         c = largest * float(rng.choice([1e-3, 0.2, 0.25, 0.26, 0.9, 1.0]))
         p = rng.random(m) + 0.01 if weighted else np.ones(m)
         p *= float(rng.choice([1e-300, 1.0, 1e308]))
