@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from ._validation import check_choice, check_int
-from .algorithms import ALGORITHMS, COMPILED, PRESETS, Algorithm
+from .algorithms import ALGORITHMS, PRESETS, Algorithm
 from .objectives import OBJECTIVES, Logistic, Objective, Problem, ScalarLoss, as_objective
 from .runner import ENGINES
 from .sources import Source
@@ -82,7 +82,7 @@ class Cell:
         _registered("stopping", rule, StoppingRule, RULES)
         if self.max_iterations is not None:
             check_int("max_iterations", self.max_iterations, low=0)
-        compiled = type(algorithm) in COMPILED and objective.has_kernels
+        compiled = algorithm.compiled and objective.has_kernels
         engine = self.engine or ENGINES[0 if compiled else 1]
         check_choice("engine", engine, ENGINES)
         # A margin for each of at least two classes has as many parameters for each feature.

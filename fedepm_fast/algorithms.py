@@ -18,7 +18,9 @@ from .objectives import REGULARIZERS, Objective, Problem
 from .participation import check_coverage, clients_per_round
 from .privacy.mechanisms import (
     FOR_ROUNDING,
+    LARGEST,
     MECHANISMS,
+    NOISE_SHARE,
     Mechanism,
     drift,
     gradient_rounding,
@@ -135,6 +137,8 @@ class Algorithm:
 
     #: What results call it: the name of its class, unless the class says otherwise.
     name: ClassVar[str]
+    #: What it keeps of each client beside w_i and z_i: a row of n numbers for each name.
+    keeps: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -237,6 +241,19 @@ class Algorithm:
         """The plan of a run in which each client uploads so often; None without a mechanism."""
         return None
 
+    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
+        """What the compiled stages need to know, for n coordinates."""
+        return ()
+
+    def stages(self) -> tuple[Any, Any]:
+        """The compiled `aggregate` and `local_round`: see `fedepm_fast.kernels.engine`."""
+        raise NotImplementedError
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the class has compiled stages of its own: inherited ones are of its base."""
+        return "stages" in vars(type(self))
+
     def advice(self, problem: Problem) -> str:
         """What to change when a run with these parameters diverges."""
         return "smaller steps, or data brought to one scale, may keep it stable"
@@ -332,6 +349,22 @@ class FedEPM(Algorithm):
         """``step_i`` of every client, shape (m,)."""
         sizes = problem.data.client_sizes
         return 1.0 / sizes if self.step == STEPS[0] else np.ones(len(sizes))
+
+    def stages(self) -> tuple[Any, Any]:
+        from ._compiled import fedepm
+
+        return fedepm(self.aggregation != "equal", self.mechanism is not None)
+
+    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
+        found = (
+            *self.weights, self.c, self.alpha, STARTS.index(str(self.start)),
+            self.aggregation == "inverse_variance", NO_WEIGHT,
+        )  # fmt: skip
+        if plan is None or self.mechanism is None:
+            return found
+        share = rounding_share(self.mechanism.order, self.local_steps, n)
+        clip = self.mechanism.clip or 0.0
+        return (*found, clip, share, NOISE_SHARE, plan.drift, LARGEST)
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -483,6 +516,14 @@ class SFedAvg(_Averaging):
 
     name: ClassVar[str] = "sfedavg"
 
+    def stages(self) -> tuple[Any, Any]:
+        from ._compiled import averaging
+
+        return averaging()
+
+    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
+        return self.c, self.alpha, 0.0, 1
+
     def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
         return sfedavg_iterates(self, problem, i, x, g, tau)
 
@@ -509,6 +550,14 @@ class SFedProx(_Averaging):
         self._check("prox", check_real, low=0.0)
         self._check("inner_steps", check_int, low=1)
 
+    def stages(self) -> tuple[Any, Any]:
+        from ._compiled import averaging
+
+        return averaging()
+
+    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
+        return self.c, self.alpha, self.prox, self.inner_steps
+
     def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
         return sfedprox_iterates(self, problem, i, x, g, tau)
 
@@ -522,6 +571,4 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
-#: Those that the compiled engine runs; what a subclass does it does not know.
-COMPILED: tuple[type[Algorithm], ...] = (FedEPM, SFedAvg, SFedProx)
-ALGORITHMS: dict[str, type[Algorithm]] = {cls.name: cls for cls in COMPILED}
+ALGORITHMS: dict[str, type[Algorithm]] = {cls.name: cls for cls in (FedEPM, SFedAvg, SFedProx)}

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import reference
+from . import engine
 from ._validation import check_array
 from .algorithms import Algorithm, FedEPM
 from .callbacks import Callback
@@ -122,7 +122,7 @@ def run_callables(
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     source = _Compiled(seed, trial)
     with np.errstate(over="ignore", invalid="ignore"):
-        outcome = reference.simulate(
+        outcome = engine.simulate(
             _with_kernels(resolved),
             as_problem,
             source,
@@ -132,6 +132,7 @@ def run_callables(
             callback=callback,
             start=start,
             keep_x=keep_x,
+            compiled=False,
         )
     history, settings = record(outcome, limits)
     if problem.fault:
@@ -182,10 +183,11 @@ class _Callables:
         for i in range(self.n_clients):
             if self._points[i] is not x:
                 self.gradient(i, x)
+        self._begun = True
         return float(self._values.sum())
 
     def accuracy(self, x: Array) -> None:
-        self._begun = True  # it is asked for when a round has been measured
+        return None
 
     def _evaluate(self, i: int, w: Array) -> tuple[float, Array]:
         try:

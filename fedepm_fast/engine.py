@@ -1,42 +1,36 @@
-"""The compiled engine: runs of `fedepm_fast.kernels.engine` behind the reference's interface."""
+"""A run from beginning to end: the loop's arguments, what callbacks are told, what comes of it.
+
+The loop itself is that of `fedepm_fast.kernels._loop`, over compiled stages or over those of
+`reference`.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .algorithms import COMPILED, STARTS, Algorithm, FedEPM, PrivacyPlan, SFedProx
+from .algorithms import Algorithm, PrivacyPlan
 from .callbacks import Callback, RoundInfo
-from .kernels import engine as kernel
-from .kernels import losses
-from .kernels._jit import JIT_DISABLED
-from .kernels.philox import wrapping
+from .kernels import _engine_state as arrays
+from .kernels import _loop as loop
 from .objectives import Problem
 from .participation import clients_per_round
-from .privacy.mechanisms import LARGEST, NOISE_SHARE, rounding_share
 from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness
-from .reference import (
-    DIVERGENCE_FACTOR,
-    NO_WEIGHT,
-    RISE_IS_DIVERGENCE_FACTOR,
-    Outcome,
-    has_diverged,
-    privacy_plan,
-)
+from .reference import Reference, privacy_plan
 from .stopping import (
+    BUILT_IN,
     CALLBACK,
     DIVERGED,
-    GRADIENT,
+    FLAGS,
     MAX_ITERATIONS,
     MAX_ROUNDS,
     PRECISION,
     RISE,
-    VARIANCE,
-    NoRule,
     ReleasedRule,
     StoppingRule,
     TextRule,
@@ -44,23 +38,73 @@ from .stopping import (
 
 Array = NDArray[np.float64]
 
+#: A run has diverged when f(x) exceeds this multiple of f at the start. Large noise alone can
+#: raise f several thousand times before a run recovers, so the second, lower multiple counts only
+#: where the stopping rule has ended the run because f and its gradient rise.
+DIVERGENCE_FACTOR = 1e8
+RISE_IS_DIVERGENCE_FACTOR = 10.0
+
 #: Rounds whose history is held in one piece, at most, and numbers of it.
 _PIECE, _PIECE_NUMBERS = 512, 1 << 22
 
-_FLAGS = {
-    VARIANCE: kernel.VARIANCE,
-    RISE: kernel.RISE,
-    GRADIENT: kernel.GRADIENT,
-    DIVERGED: kernel.DIVERGED,
-    MAX_ROUNDS: kernel.MAX_ROUNDS,
-    MAX_ITERATIONS: kernel.MAX_ITERATIONS,
-}
 _NEVER = 2**62
 
 
+@dataclass
+class Outcome:
+    """The history and the final state of a run.
+
+    Parameters
+    ----------
+    x, W, Z, reasons, history, snr_clients, total_time
+        As of `Result`.
+    """
+
+    x: Array
+    W: Array
+    Z: Array
+    reasons: tuple[str, ...]
+    history: dict[str, Any]
+    snr_clients: Array
+    total_time: float
+    at_start: float
+    """f at the start, before any noise."""
+
+
+class Stages(Protocol):
+    """The stages of a run, compiled or in NumPy."""
+
+    spoils: bool
+    """Whether a round that fails leaves the state spoilt."""
+    clients: Any
+    """A `kernels._engine_state.ClientProblem`, or None where it is not looked at."""
+    constants: Array
+    """See `Algorithm.constants`."""
+    workspace: Any
+    """Of the compiled losses, or None."""
+
+    def value_at_start(self, start: Array | None) -> float:
+        """f at the mean of the clients' parameters at the start."""
+
+    def compile(self, run: Any, *, stepwise: bool) -> None:
+        """Compile what a `_Run` calls, or load it from the cache."""
+
+    def begin(self, settings: Any, key: Any, given: Any, initial: Any, state: Any) -> None:
+        """Fill the state of a run whose clients start at `state.W`."""
+
+    def rounds(
+        self, problem: Any, settings: Any, key: Any, given: Any, state: Any, history: Any,
+        tau: int, last: int,
+    ) -> tuple[int, int]:  # fmt: skip
+        """As of `kernels._loop`."""
+
+    def accuracies(self, points: Array) -> Array | None:
+        """Accuracy at each of the `points`, shape (t, n); None for regression."""
+
+
 def supports(algorithm: Algorithm, problem: Problem) -> bool:
-    """Whether the engine has kernels for this algorithm and objective."""
-    return type(algorithm) in COMPILED and problem.has_kernels
+    """Whether there are compiled stages for this algorithm and objective."""
+    return algorithm.compiled and problem.has_kernels
 
 
 def simulate(
@@ -74,18 +118,29 @@ def simulate(
     callback: Callback | None = None,
     start: Array | None = None,
     every_accuracy: bool = True,
+    keep_x: bool = True,
+    compiled: bool = True,
 ) -> Outcome:
-    """Run an algorithm, compiled; arguments and result are those of `reference.simulate`.
+    """Run an algorithm.
 
-    Without `every_accuracy` the accuracy is that of the last round only, and NaN before.
+    `algorithm` is resolved for the problem (see `Algorithm.resolve`); arguments are checked by
+    `fedepm_fast.run`, which is what most callers want. Without `every_accuracy` the accuracy
+    is that of the last round only, and NaN before; without `keep_x` the history has no points;
+    without `compiled` NumPy does it, equation by equation.
     """
     # Users' callbacks and stopping rules are asked after every round, in Python.
-    own_rule = type(stopping) not in _RULES
-    stepwise = callback is not None or own_rule
+    own_rule = type(stopping) not in BUILT_IN
+    stepwise = callback is not None or own_rule or not keep_x
     never = _NEVER if max_iterations is None else max_iterations
     limits = (_NEVER, _NEVER) if stepwise else (max_rounds, never)
+    algorithm.check_coverage(problem.n_clients)
     plan = privacy_plan(algorithm, problem, randomness, max_rounds)
-    run = _Run(algorithm, problem, randomness, stopping, *limits, start, plan, stepwise)
+    stages: Stages
+    if compiled:
+        stages = _Compiled(algorithm, problem, plan)
+    else:
+        stages = Reference(algorithm, problem, randomness, plan)
+    run = _Run(stages, algorithm, problem, randomness, stopping, *limits, start, stepwise=stepwise)
     tau = 0
     names: tuple[str, ...] = ()
     while not names:
@@ -100,14 +155,53 @@ def simulate(
                 names = (MAX_ROUNDS,)
             if not names and tau * algorithm.local_steps > never:
                 names = (MAX_ITERATIONS,)
-    return run.outcome(names, every_accuracy)
+            if not keep_x and not names:
+                run.forget_points()
+    return run.outcome(names, every_accuracy, keep_x)
+
+
+def has_diverged(growth: float, reasons: tuple[str, ...]) -> bool:
+    """Whether f, `growth` times that of the start, is beyond recovery."""
+    return growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR)
+
+
+class _Compiled:
+    """Compiled stages, and what of a problem is compiled beside them."""
+
+    spoils = True
+
+    def __init__(self, algorithm: Algorithm, problem: Problem, plan: PrivacyPlan | None) -> None:
+        from .kernels import engine as kernel  # loads Numba
+        from .kernels.losses import workspace
+
+        mechanism = algorithm.mechanism
+        self._engine = kernel.Engine(
+            problem.rows,
+            *algorithm.stages(),
+            law="laplace" if mechanism is None else mechanism.name,
+            private=mechanism is not None,
+        )
+        bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
+        self.clients = arrays.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
+        self.constants = np.array(algorithm.constants(problem.n_parameters, plan), np.float64)
+        self.workspace: Any = workspace(problem.rows)
+        self.begin, self.rounds = self._engine.begin, self._engine.rounds
+        self.value_at_start, self.accuracies = problem.value_at_start, problem.accuracies
+
+    def compile(self, run: _Run, *, stepwise: bool) -> None:
+        one = run.state._replace(W=np.ones((1, 1)), Z=np.ones((1, 1)))
+        self.begin(run.settings, run.key, run.given, run.initial[:1, :1], one)
+        run.rounds(0, 0)
+        if stepwise:
+            self.accuracies(np.empty((0, len(run.state.x))))
 
 
 class _Run:
-    """One run: its arguments as the kernels take them, its state, and its history so far."""
+    """One run: its arguments as the stages take them, its state, and its history so far."""
 
     def __init__(
         self,
+        stages: Stages,
         algorithm: Algorithm,
         problem: Problem,
         randomness: CounterRandomness | GivenRandomness,
@@ -115,71 +209,47 @@ class _Run:
         max_rounds: int,
         max_iterations: int,
         start: Array | None,
-        plan: PrivacyPlan | None,
+        *,
         stepwise: bool,
     ) -> None:
-        self.problem, self.start = problem, start
-        rows = problem.rows
-        self.at_start = problem.value_at_start(start)
-        m, n = problem.n_clients, problem.n_parameters
-        drift = 0.0 if plan is None else plan.drift
+        self.stages, self.start = stages, start
+        self.m, self.n = m, n = problem.n_clients, problem.n_parameters
+        self.at_start = stages.value_at_start(start)
         self.settings = _settings(
-            algorithm, m, n, stopping, max_rounds, max_iterations, abs(self.at_start), drift
-        )
-        bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
-        self.clients = kernel.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
+            algorithm, m, stopping, max_rounds, max_iterations, abs(self.at_start),
+            stages.constants,
+        )  # fmt: skip
         self.key, self.given, self.initial = _randomness(randomness)
-        # A rule of the user's is asked in Python, the kernel knows nothing of it.
-        conditions = stopping.conditions if type(stopping) in _RULES else ()
+        # A rule of the user's is asked in Python, the loop knows nothing of it.
+        conditions = stopping.conditions if type(stopping) in BUILT_IN else ()
         self.order = (*conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
-        averaging = not isinstance(algorithm, FedEPM)
-        weighted = isinstance(algorithm, FedEPM) and algorithm.aggregation != "equal"
-        self.rounds = kernel.rounds_kernel(losses.client_kernel(rows), averaging, weighted)
-        self.arrays = rows.arrays
-        self.state = kernel.new_state(rows)
-        self.pieces: list[kernel.History] = []
+        self.state = arrays.new_state(m, n, own=len(algorithm.keeps), work=stages.workspace)
+        self.pieces: list[arrays.History] = []
         self.lists: dict[str, list[Any]] = {
             name: []
             for name in ("objective", "grad_mean_sq", "accuracy", "elapsed", "local_time", "snr")
         }
         #: Whether the last round could not be completed.
         self.broken = False
-        self._compile(stepwise)
+        self.stages.compile(self, stepwise=stepwise)  # the times have none of that
         self.began = perf_counter()
-        self._prepare()
+        self._begin()
 
-    def _compile(self, stepwise: bool) -> None:
-        """Compile what the run calls, or load it from the cache: its times have none of that."""
-        if JIT_DISABLED:
-            return
-        ones = np.ones(1)
-        one = self.state._replace(
-            W=np.ones((1, 1)), Z=np.ones((1, 1)), clients=np.zeros(1, np.uint64), scale=ones,
-            ones=ones,
-        )  # fmt: skip
-        with wrapping():
-            kernel.prepare(self.settings, self.key, self.given, self.initial, one)
-        self._rounds(0, 0)
-        if stepwise:
-            self.problem.accuracies(np.empty((0, len(self.state.x))))
-
-    def _prepare(self) -> None:
+    def _begin(self) -> None:
         self.state.W[:] = 0.0 if self.start is None else self.start
-        with wrapping():
-            kernel.prepare(self.settings, self.key, self.given, self.initial, self.state)
+        self.stages.begin(self.settings, self.key, self.given, self.initial, self.state)
 
-    def _rounds(self, tau: int, last: int) -> tuple[int, int, kernel.History]:
-        history = kernel.new_history(last - tau, len(self.state.x))
-        with wrapping():
-            reached, flags = self.rounds(
-                self.arrays, self.clients, self.settings, self.key, self.given, self.state,
-                history, tau, last,
-            )  # fmt: skip
+    def rounds(self, tau: int, last: int) -> tuple[int, int, arrays.History]:
+        """Rounds `tau` to ``last - 1``: as of `kernels._loop`, and their history."""
+        history = arrays.new_history(last - tau, self.n)
+        reached, flags = self.stages.rounds(
+            self.stages.clients, self.settings, self.key, self.given, self.state, history, tau, last
+        )
         return reached, flags, history
 
     def advance(self, tau: int, room: int) -> tuple[int, tuple[str, ...]]:
         """At most `room` rounds from `tau` on: the round after them, and what ended them."""
-        last = tau + min(room, max(1, _PIECE_NUMBERS // len(self.state.x)))
+        last = tau + min(room, max(1, _PIECE_NUMBERS // self.n))
         if len(self.given.counts):
             selected, noise = len(self.given.counts), len(self.given.noise)
             GivenRandomness.check_round("selected", tau, selected)
@@ -188,23 +258,33 @@ class _Run:
                 selected = min(selected, noise + 1)
             last = min(last, max(selected, tau + 1))
         offset = perf_counter() - self.began
-        reached, flags, history = self._rounds(tau, last)
+        reached, flags, history = self.rounds(tau, last)
         after = reached + 1 if flags else last
         history.elapsed[:] += offset
         history.snr[:] = _log10(history.snr)
         if tau == 0:
             history.local_time[:1] = 0.0
-        self.pieces.append(kernel.History(*(array[: after - tau] for array in history)))
-        if flags & kernel.SPOILT:
-            # The state is spoilt: run again to the last round that was completed.
-            self._prepare()
-            self._rounds(0, after)
-            flags = kernel.DIVERGED
-            if self.settings.mechanism != kernel.NO_MECHANISM:
-                self.broken = True
-                return after, (PRECISION,)
-        self.broken = after < last and flags == kernel.DIVERGED
-        return after, tuple(name for name in self.order if flags & _FLAGS[name])
+        self.pieces.append(arrays.History(*(array[: after - tau] for array in history)))
+        self.broken = bool(flags & (loop.SPOILT | loop.OVERFLOW))
+        if self.broken:
+            self._back(after, spoilt=bool(flags & loop.SPOILT))
+            private = self.settings.private and flags & loop.SPOILT
+            return after, (PRECISION if private else DIVERGED,)
+        return after, tuple(name for name in self.order if flags & FLAGS[name])
+
+    def _back(self, after: int, *, spoilt: bool) -> None:
+        """Go back to the state of the last round that was completed."""
+        if spoilt and self.stages.spoils:
+            self._begin()
+            self.rounds(0, after)
+        elif not spoilt:
+            points = [piece.x for piece in self.pieces if len(piece.x)]
+            if points:
+                self.state.x[:] = points[-1][-1]
+
+    def forget_points(self) -> None:
+        """Keep of all points that of the last round only."""
+        self.pieces[:-1] = [piece._replace(x=piece.x[:0]) for piece in self.pieces[:-1]]
 
     # For the user's callbacks and rules ---------------------------------------------------
 
@@ -215,37 +295,39 @@ class _Run:
             lists[name].append(float(getattr(piece, name)[-1]))
         snr = float(piece.snr[-1])
         lists["snr"].append(None if math.isnan(snr) else snr)
-        accuracy = self.problem.accuracies(piece.x[-1:])
+        accuracy = self.stages.accuracies(piece.x[-1:])
         lists["accuracy"].append(None if accuracy is None else float(accuracy[0]))
         lists["local_time"][-1:] = [float(piece.local_time[-1])] * bool(lists["local_time"])
         lists["local_time"].append(0.0)
         if stopping is None:
             return ()
-        f, n, m = lists["objective"], self.problem.n_parameters, self.problem.n_clients
-        names = stopping.ask(n, m, f, lists["grad_mean_sq"])
+        f = lists["objective"]
+        names = stopping.ask(self.n, self.m, f, lists["grad_mean_sq"])
         diverged = has_diverged(f[-1] / (self.settings.unit or abs(f[0]) or 1.0), names)
         return (DIVERGED,) if diverged else names
 
     def info(self) -> RoundInfo:
         """What the run looks like after the last round."""
-        return RoundInfo.of(self.pieces[-1].x[-1], self.problem.n_clients, self.lists)
+        return RoundInfo.of(self.pieces[-1].x[-1], self.m, self.lists)
 
     # What comes of it ---------------------------------------------------------------------
 
-    def outcome(self, reasons: tuple[str, ...], every_accuracy: bool) -> Outcome:
+    def outcome(self, reasons: tuple[str, ...], every_accuracy: bool, keep_x: bool) -> Outcome:
         """The result of the run."""
         state, total = self.state, perf_counter() - self.began
         history: dict[str, Any] = {
             name: np.concatenate([getattr(piece, name) for piece in self.pieces])
-            for name in kernel.History._fields
+            for name in arrays.History._fields
         }
         rounds = len(history["objective"])
         # How long the clients of a round worked is known a round later.
         history["local_time"] = np.append(history["local_time"][1:], 0.0)[:rounds]
         first = 0 if every_accuracy else max(rounds - 1, 0)
-        accuracy = self.problem.accuracies(history["x"][first:])
+        accuracy = self.stages.accuracies(history["x"][first:]) if keep_x else None
         if accuracy is not None:
             history["accuracy"] = np.concatenate([np.full(first, np.nan), accuracy])
+        if not keep_x:
+            del history["x"]
         return Outcome(
             x=state.x,
             W=state.W,
@@ -263,68 +345,38 @@ def _log10(ratio: Array) -> Array:
         return np.log10(ratio)
 
 
-_MECHANISMS = {"laplace": kernel.LAPLACE, "gaussian": kernel.GAUSSIAN}
-_RULES = {ReleasedRule: kernel.RELEASED_RULE, TextRule: kernel.TEXT_RULE, NoRule: kernel.NO_RULE}
-
-
 def _settings(
     algorithm: Algorithm,
     m: int,
-    n: int,
     stopping: StoppingRule,
     max_rounds: int,
     max_iterations: int,
     unit: float,
-    drift: float,
-) -> kernel.Settings:
+    constants: Array,
+) -> arrays.Settings:
     noise = algorithm.noise_model
-    lam, eta, start, mechanism = 0.0, 1.0, kernel.OWN, kernel.NO_MECHANISM
-    by_variance, clip, rounding = False, 0.0, 0.0
-    if isinstance(algorithm, FedEPM):
-        (lam, eta), start = algorithm.weights, STARTS.index(str(algorithm.start))
-        by_variance = algorithm.aggregation == "inverse_variance"
-    if algorithm.mechanism is not None:
-        mechanism = _MECHANISMS[algorithm.mechanism.name]
-        clip = float(algorithm.mechanism.clip or 0.0)
-        rounding = rounding_share(algorithm.mechanism.order, algorithm.local_steps, n)
-    prox, inner_steps = 0.0, 1
-    if isinstance(algorithm, SFedProx):
-        prox, inner_steps = algorithm.prox, algorithm.inner_steps
     tolerance = variance_tolerance = 0.0
     if isinstance(stopping, ReleasedRule):
         tolerance = stopping.tolerance
     elif isinstance(stopping, TextRule):
         tolerance, variance_tolerance = stopping.gradient_tolerance, stopping.variance_tolerance
     # Compiled code is typed by the types of these: floats must be floats.
-    return kernel.Settings(
+    return arrays.Settings(
         local_steps=algorithm.local_steps,
         per_round=clients_per_round(algorithm.participation, m),
         coverage_rounds=algorithm.coverage_rounds or 0,
-        mu0=algorithm.mu0,
-        c=algorithm.c,
-        alpha=algorithm.alpha,
-        epsilon=algorithm.epsilon,
-        noise_factor=noise.factor,
+        mu0=float(algorithm.mu0),
+        epsilon=float(algorithm.epsilon),
+        noise_factor=float(noise.factor),
         standardize=noise.standardize,
-        lam=lam,
-        eta=eta,
-        start=start,
-        by_variance=by_variance,
-        no_weight=NO_WEIGHT,
-        mechanism=mechanism,
-        clip=clip,
-        rounding=rounding,
-        noise_share=NOISE_SHARE,
-        drift=drift,
-        largest=LARGEST,
-        prox=prox,
-        inner_steps=inner_steps,
-        rule=_RULES.get(type(stopping), kernel.NO_RULE),
+        private=algorithm.mechanism is not None,
+        constants=constants,
+        rule=getattr(type(stopping), "number", 0) if type(stopping) in BUILT_IN else loop.NO_RULE,
         tolerance=float(tolerance),
         variance_tolerance=float(variance_tolerance),
         max_rounds=max_rounds,
         max_iterations=max_iterations,
-        unit=unit,
+        unit=float(unit),
         divergence_factor=DIVERGENCE_FACTOR,
         rise_is_divergence_factor=RISE_IS_DIVERGENCE_FACTOR,
     )
@@ -332,19 +384,19 @@ def _settings(
 
 def _randomness(
     randomness: CounterRandomness | GivenRandomness,
-) -> tuple[kernel.Key, kernel.Given, Array]:
+) -> tuple[arrays.Key, arrays.Given, Array]:
     purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE)]
     if isinstance(randomness, CounterRandomness):
         key = np.uint64(randomness.seed), np.uint64(randomness.trial)
-        return kernel.Key(*key, *purposes), _NOTHING_GIVEN, _NOTHING_GIVEN.noise[:, :, 0]
+        return arrays.Key(*key, *purposes), _NOTHING_GIVEN, _NOTHING_GIVEN.noise[:, :, 0]
     counts = np.array([len(chosen) for chosen in randomness.selected], dtype=np.int64)
     selected = np.zeros((len(counts), max(counts, default=0)), dtype=np.int64)
     for row, chosen in zip(selected, randomness.selected, strict=True):
         row[: len(chosen)] = chosen
-    given = kernel.Given(counts, selected, randomness.per_round)
-    return kernel.Key(*[np.uint64(0)] * 2, *purposes), given, randomness.unit_noise_init
+    given = arrays.Given(counts, selected, randomness.per_round)
+    return arrays.Key(*[np.uint64(0)] * 2, *purposes), given, randomness.unit_noise_init
 
 
-_NOTHING_GIVEN = kernel.Given(
+_NOTHING_GIVEN = arrays.Given(
     np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0, 1))
 )

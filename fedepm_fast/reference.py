@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._validation import check_array, check_real
-from .callbacks import Callback, RoundInfo
+from .kernels import _loop as loop
 from .objectives import Problem
 from .participation import clients_per_round, select
 from .randomness import Randomness
-from .stopping import CALLBACK, DIVERGED, MAX_ITERATIONS, MAX_ROUNDS, PRECISION, RISE, StoppingRule
 
 if TYPE_CHECKING:
     from .algorithms import Algorithm, FedEPM, PrivacyPlan, SFedAvg, SFedProx
 
 Array = NDArray[np.float64]
-
-#: A run has diverged when f(x) exceeds this multiple of f at the start. Large noise alone can
-#: raise f several thousand times before a run recovers, so the second, lower multiple counts only
-#: where the stopping rule has ended the run because f and its gradient rise.
-DIVERGENCE_FACTOR = 1e8
-RISE_IS_DIVERGENCE_FACTOR = 10.0
 
 #: The weight in ENS of a client that never uploaded, to the largest one, where uploads are weighed.
 NO_WEIGHT = 1e-9
@@ -205,49 +197,6 @@ def sfedprox_iterates(
 # A whole run ----------------------------------------------------------------------------
 
 
-@dataclass
-class Outcome:
-    """What an engine returns: the history and the final state of a run.
-
-    Parameters
-    ----------
-    x, W, Z, reasons, history, snr_clients, total_time
-        As of `Result`.
-    """
-
-    x: Array
-    W: Array
-    Z: Array
-    reasons: tuple[str, ...]
-    history: dict[str, list[Any]]
-    snr_clients: Array
-    total_time: float
-    at_start: float
-    """f at the start, before any noise."""
-
-
-def has_diverged(growth: float, reasons: tuple[str, ...]) -> bool:
-    """Whether f, `growth` times that of the start, is beyond recovery."""
-    return growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR)
-
-
-def signal_to_noise(signal: Array, noise: Array) -> Array:
-    """``log10(|w_i| / |noise_i|)`` of each client's last upload; inf without noise.
-
-    NaN stands for a client that has not taken part yet: its parameter is the start, and its
-    noise the first upload's.
-    """
-    ratio = np.full(len(signal), np.nan)
-    took_part = ~np.isnan(noise)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio[took_part] = np.where(
-            noise[took_part] == 0,
-            np.inf,
-            np.log10(signal[took_part]) - np.log10(noise[took_part]),
-        )
-    return ratio
-
-
 def privacy_plan(
     algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
 ) -> PrivacyPlan | None:
@@ -282,117 +231,119 @@ def uploads(
         yield counts
 
 
-def simulate(
-    algorithm: Algorithm,
-    problem: Problem,
-    randomness: Randomness,
-    stopping: StoppingRule,
-    *,
-    max_rounds: int,
-    max_iterations: int | None = None,
-    callback: Callback | None = None,
-    start: Array | None = None,
-    every_accuracy: bool = True,
-    keep_x: bool = True,
-) -> Outcome:
-    """Run an algorithm, client by client, with NumPy.
+class Reference:
+    """The stages of a run in NumPy, client by client: see `fedepm_fast.kernels._loop`."""
 
-    `algorithm` is resolved for the problem (see `Algorithm.resolve`); arguments are checked by
-    `fedepm_fast.run`, which is what most callers want. Without `every_accuracy` the accuracy
-    is that of the last round only, and NaN before; without `keep_x` the history has no points.
-    """
-    began = perf_counter()
-    m, n, k0 = problem.n_clients, problem.n_parameters, algorithm.local_steps
-    m0 = clients_per_round(algorithm.participation, m)
-    algorithm.check_coverage(m)
-    noise_model = algorithm.noise_model
-    everyone = np.arange(m, dtype=np.intp)
-    plan = privacy_plan(algorithm, problem, randomness, max_rounds)
+    spoils = False
+    clients: Any = None
+    workspace: Any = None
+    constants = np.empty(0)
 
-    W = np.zeros((m, n)) if start is None else np.broadcast_to(start, (m, n)).copy()
-    Z = W + noise_model.unit(randomness, -1, everyone, n) / algorithm.mu0
-    x = W[0]
-    G = np.empty((m, n))
-    noise_norm, scales = np.full(m, np.nan), np.full(m, np.nan)
-    history: dict[str, list[Any]] = {
-        name: []
-        for name in ("x", "objective", "grad_mean_sq", "accuracy", "elapsed", "local_time", "snr")
-    }
-    objective, grad_mean_sq = history["objective"], history["grad_mean_sq"]
-    at_start = problem.total_value(W.mean(axis=0))
-    reasons: tuple[str, ...] = () if np.isfinite(Z).all() else (DIVERGED,)
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        randomness: Randomness,
+        plan: PrivacyPlan | None,
+    ) -> None:
+        self.algorithm, self.problem, self.plan = algorithm, problem, plan
+        self.randomness, self.noise_model = randomness, algorithm.noise_model
+        m = problem.n_clients
+        self._everyone = np.arange(m, dtype=np.intp)
+        self._per_round = clients_per_round(algorithm.participation, m)
 
-    tau = 0
-    while not reasons:
-        S = select(randomness, tau, m, m0, algorithm.coverage_rounds)
-        previous, x = x, algorithm.aggregate(Z, S, scales)
+    def compile(self, run: Any, *, stepwise: bool) -> None:
+        """Nothing is compiled."""
 
-        local_began = perf_counter()
+    def value_at_start(self, start: Array | None) -> float:
+        n = self.problem.n_parameters
+        x = np.zeros(n) if start is None else start.reshape(-1, n).mean(axis=0)
+        return self.problem.total_value(x)
+
+    def accuracies(self, points: Array) -> Array | None:
+        found = [self.problem.accuracy(x) for x in points]
+        return None if None in found else np.array(found, np.float64)
+
+    def begin(self, settings: Any, key: Any, given: Any, initial: Any, state: Any) -> None:
+        n = state.W.shape[1]
+        unit = self.noise_model.unit(self.randomness, -1, self._everyone, n)
+        state.Z[:] = state.W + unit / self.algorithm.mu0
+        state.x[:] = state.W[0]
+        state.snr[:] = state.noise_scale[:] = np.nan
+        for array in (state.own, state.recent, state.totals, state.seconds, state.n_selected):
+            array[:] = 0
+
+    def rounds(
+        self, problem: Any, settings: Any, key: Any, given: Any, state: Any, history: Any,
+        tau: int, last: int,
+    ) -> tuple[int, int]:  # fmt: skip
+        if tau == 0 and not np.isfinite(state.Z).all():
+            return -1, loop.OVERFLOW
+        return loop.rounds(  # type: ignore[no-any-return]
+            self.select, self.aggregate, self.evaluate, self.local_round, self.upload,
+            None, None, problem, settings, key, given, state, history, tau, last,
+        )  # fmt: skip
+
+    # The stages, each of the arguments (rows, client, problem, settings, key, given, state, tau).
+
+    def select(self, *arguments: Any) -> bool:
+        state, tau = arguments[-2:]
+        S = select(
+            self.randomness, tau, len(state.Z), self._per_round, self.algorithm.coverage_rounds
+        )
+        state.n_selected[0] = len(S)
+        state.selected[: len(S)] = S
+        return True
+
+    def aggregate(self, *arguments: Any) -> bool:
+        state = arguments[-2]
+        state.x[:] = self.algorithm.aggregate(state.Z, self._chosen(state), state.noise_scale)
+        return True
+
+    def evaluate(self, *arguments: Any) -> bool:
+        state, problem = arguments[-2], self.problem
+        S, x = self._chosen(state), state.x.copy()
+        began = perf_counter()
         for i in S:
-            G[i] = problem.gradient(i, x)
-        local_time = perf_counter() - local_began
-
+            state.G[i] = problem.gradient(i, x)
+        state.seconds[0] = perf_counter() - began
         # f and the mean gradient are the experimenter's measures, no client's work.
-        for i in np.setdiff1d(everyone, S, assume_unique=True):
-            G[i] = problem.gradient(i, x)
-        f, g_mean = problem.total_value(x), G.mean(axis=0)
-        err = float(g_mean @ g_mean)
-        # f depends on the records, and with a mechanism nothing does that ends a run.
-        if plan is None and not (math.isfinite(f) and math.isfinite(err)):
-            reasons, x = (DIVERGED,), previous
-            break
-        snr = signal_to_noise(np.linalg.norm(W, axis=1), noise_norm)
-        took_part = snr[~np.isnan(snr)]
-        if keep_x:
-            history["x"].append(x)
-        objective.append(f)
-        grad_mean_sq.append(err)
-        history["accuracy"].append(problem.accuracy(x))
-        history["elapsed"].append(perf_counter() - began)
-        history["local_time"].append(0.0)
-        history["snr"].append(float(took_part.min()) if len(took_part) else None)
+        for i in np.setdiff1d(self._everyone, S, assume_unique=True):
+            state.G[i] = problem.gradient(i, x)
+        g_mean = state.G.mean(axis=0)
+        state.totals[:2] = problem.total_value(x), g_mean @ g_mean
+        return True
 
-        reasons = stopping.ask(n, m, objective, grad_mean_sq)
-        if plan is None and has_diverged(f / (abs(at_start) or abs(objective[0]) or 1.0), reasons):
-            reasons = (DIVERGED,)
-        if callback is not None and callback(RoundInfo.of(x, m, history)):
-            reasons = (*reasons, CALLBACK)
-        if not reasons and tau >= max_rounds:
-            reasons = (MAX_ROUNDS,)
-        if not reasons and max_iterations is not None and (tau + 1) * k0 > max_iterations:
-            reasons = (MAX_ITERATIONS,)
-        if reasons:
-            break
+    def local_round(self, *arguments: Any) -> bool:
+        state, tau = arguments[-2:]
+        algorithm, problem, plan, S = self.algorithm, self.problem, self.plan, self._chosen(state)
+        x, G = state.x.copy(), state.G[S]
+        begin = algorithm.round_start(state.W[S], state.Z[S], x)
+        gap = begin - x
+        if plan is not None and not algorithm.may_upload(problem, S, gap, x, tau, plan):
+            return False
+        w, mu = algorithm.local_round(problem, S, x, begin, G, tau)
+        self._scale = algorithm.noise_scale(problem, S, gap, G, mu, tau, plan)
+        self._w = w
+        return bool(np.isfinite(w).all())
 
-        local_began = perf_counter()
-        begin = algorithm.round_start(W[S], Z[S], x)
-        if plan is not None and not algorithm.may_upload(problem, S, begin - x, x, tau, plan):
-            reasons = (PRECISION,)
-            break
-        w, mu = algorithm.local_round(problem, S, x, begin, G[S], tau)
-        if plan is None or algorithm.mechanism is None:
-            unit = noise_model.unit(randomness, tau, S, n)
+    def upload(self, *arguments: Any) -> bool:
+        state, tau = arguments[-2:]
+        S, n, scale = self._chosen(state), len(state.x), self._scale
+        if self.plan is None or self.algorithm.mechanism is None:
+            unit = self.noise_model.unit(self.randomness, tau, S, n)
         else:
-            unit = randomness.unit_noise(tau, S, n, law=algorithm.mechanism.name)
-        scale = algorithm.noise_scale(problem, S, begin - x, G[S], mu, tau, plan)
+            unit = self.randomness.unit_noise(tau, S, n, law=self.algorithm.mechanism.name)
         noise = scale[:, None] * unit
-        history["local_time"][-1] = local_time + perf_counter() - local_began
-        if not (np.isfinite(w).all() and np.isfinite(noise).all()):
-            reasons = (DIVERGED,)
-            break
-        W[S], Z[S] = w, w + noise
-        noise_norm[S], scales[S] = np.linalg.norm(noise, axis=1), scale
-        tau += 1
+        if not np.isfinite(noise).all():
+            return False
+        state.W[S], state.Z[S] = self._w, self._w + noise
+        state.noise_scale[S] = scale
+        size = np.linalg.norm(noise, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            state.snr[S] = np.where(size == 0, np.inf, np.linalg.norm(self._w, axis=1) / size)
+        return True
 
-    if not every_accuracy and history["accuracy"] and history["accuracy"][0] is not None:
-        history["accuracy"][:-1] = [math.nan] * (len(history["accuracy"]) - 1)
-    return Outcome(
-        x=x,
-        W=W,
-        Z=Z,
-        reasons=reasons,
-        history=history,
-        snr_clients=signal_to_noise(np.linalg.norm(W, axis=1), noise_norm),
-        total_time=perf_counter() - began,
-        at_start=at_start,
-    )
+    @staticmethod
+    def _chosen(state: Any) -> NDArray[np.intp]:
+        return np.asarray(state.selected[: state.n_selected[0]], np.intp)

@@ -6,14 +6,14 @@ import functools
 import platform
 import secrets
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import reference
+from . import engine as engines
 from ._validation import check_array, check_choice, check_int
 from .algorithms import PRESETS, Algorithm
 from .callbacks import Callback
@@ -21,7 +21,6 @@ from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
 from .privacy import runs as private
 from .randomness import CounterRandomness, GivenRandomness
-from .reference import Outcome
 from .result import DivergenceWarning, Result
 from .stopping import NEAR, PRECISION, ROUNDING, NoRule, StoppingRule, as_rule
 
@@ -153,7 +152,7 @@ def run(
             rounds, stopping = planned, None
         private.check_run(resolved, problem)
         problem = private.private_problem(resolved.mechanism, problem)
-    simulate, engine = _engine(engine, resolved, problem)
+    engine = _engine(engine, resolved, problem)
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     if callback is not None and resolved.mechanism is not None:
         callback = measures.watched_by(callback)
@@ -177,7 +176,7 @@ def run(
         source = randomness
 
     with np.errstate(over="ignore", invalid="ignore"):
-        outcome = simulate(
+        outcome = engines.simulate(
             resolved,
             problem,
             source,
@@ -187,6 +186,7 @@ def run(
             callback=callback,
             start=start,
             every_accuracy=every_accuracy,
+            compiled=engine == ENGINES[0],
         )
         if resolved.mechanism is not None and len(outcome.history["objective"]):
             outcome.at_start = measures.problem.value_at_start(start)
@@ -252,7 +252,7 @@ def check_start(start: ArrayLike, m: int, n: int) -> NDArray[np.float64]:
     return check_array("start", array, shape=(n,) if array.ndim == 1 else (m, n))
 
 
-def record(outcome: Outcome, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
+def record(outcome: engines.Outcome, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
     """The history of a finished run as arrays, and the settings that ended it."""
     if len(outcome.history["objective"]) == 0:
         raise ValueError("start must have a finite objective, it overflows at the first point")
@@ -272,7 +272,7 @@ def make_result(
     data: dict[str, Any],
     source: Any,
     engine: str,
-    outcome: Outcome,
+    outcome: engines.Outcome,
     history: dict[str, Any],
     settings: dict[str, Any],
     slack: float,
@@ -349,20 +349,14 @@ def _why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str
     return f"{words[largest]}: the objective, or its gradient, overflows at the first point"
 
 
-def _engine(
-    name: str | None, algorithm: Algorithm, problem: Problem
-) -> tuple[Callable[..., Outcome], str]:
-    """The engine's `simulate`, and its name."""
+def _engine(name: str | None, algorithm: Algorithm, problem: Problem) -> str:
+    """What computes the run."""
     if name is not None:
         check_choice("engine", name, ENGINES)
-    if name == "reference":
-        return reference.simulate, name
-    from . import engine  # loads Numba
-
-    if engine.supports(algorithm, problem):
-        return engine.simulate, "compiled"
+    if name == "reference" or engines.supports(algorithm, problem):
+        return name or "compiled"
     if name is None:
-        return reference.simulate, "reference"
+        return "reference"
     raise ValueError(
         f"engine 'compiled' has no kernels for {type(algorithm).__name__} with the objective "
         f"{problem.objective.name!r}; engine='reference' runs it"

@@ -10,6 +10,7 @@ import numpy as np
 
 from ._validation import check_choice, check_real
 from .callbacks import Rounds
+from .kernels import _loop as loop
 
 VARIANCE = "objective_variance"
 RISE = "objective_and_gradient_rise"
@@ -19,6 +20,16 @@ MAX_ITERATIONS = "max_iterations"
 CALLBACK = "callback"
 DIVERGED = "diverged"
 PRECISION = "precision"
+
+#: The loop's flag of each condition that it knows.
+FLAGS = {
+    VARIANCE: loop.VARIANCE,
+    RISE: loop.RISE,
+    GRADIENT: loop.GRADIENT,
+    DIVERGED: loop.DIVERGED,
+    MAX_ROUNDS: loop.MAX_ROUNDS,
+    MAX_ITERATIONS: loop.MAX_ITERATIONS,
+}
 
 #: What each reason for stopping means, for people.
 REASONS: dict[str, str] = {
@@ -108,8 +119,28 @@ class StoppingRule:
         return tuple(map(str, found))
 
 
+class _BuiltIn(StoppingRule):
+    """A rule that the loop of a run has."""
+
+    number: ClassVar[int]
+
+    def _of_the_loop(
+        self,
+        n: int,
+        m: int,
+        objective: Sequence[float],
+        grad_mean_sq: Sequence[float],
+        *tolerances: float,
+    ) -> tuple[str, ...]:
+        recent, tau = np.zeros((2, 4)), len(objective) - 1
+        for row, values in zip(recent, (objective, grad_mean_sq), strict=True):
+            row[-min(4, tau + 1) :] = values[-4:]
+        flags = loop.stops(self.number, *(*tolerances, 0.0)[:2], m, n, tau, recent)
+        return tuple(name for name in self.conditions if flags & FLAGS[name])
+
+
 @dataclass(frozen=True)
-class ReleasedRule(StoppingRule):
+class ReleasedRule(_BuiltIn):
     """The rule of the authors' program.
 
     With T = tolerance * n, stop when the variance of the last four objective values is below
@@ -124,6 +155,7 @@ class ReleasedRule(StoppingRule):
 
     tolerance: float = 1e-9
     name: ClassVar[str] = "released"
+    number: ClassVar[int] = loop.RELEASED_RULE
     conditions: ClassVar[tuple[str, ...]] = (VARIANCE, RISE, GRADIENT)
 
     def __post_init__(self) -> None:
@@ -132,22 +164,11 @@ class ReleasedRule(StoppingRule):
     def fired(
         self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
     ) -> tuple[str, ...]:
-        bound = self.tolerance * n
-        reasons = []
-        if len(objective) >= 4:
-            if np.var(objective[-4:], ddof=1) < bound / (1 + objective[-1]):
-                reasons.append(VARIANCE)
-            if objective[-1] > max(objective[-4:-1]) and grad_mean_sq[-1] > max(
-                grad_mean_sq[-4:-1]
-            ):
-                reasons.append(RISE)
-        if grad_mean_sq[-1] < bound:
-            reasons.append(GRADIENT)
-        return tuple(reasons)
+        return self._of_the_loop(n, m, objective, grad_mean_sq, self.tolerance)
 
 
 @dataclass(frozen=True)
-class TextRule(StoppingRule):
+class TextRule(_BuiltIn):
     """The rule as printed: ``|grad f(x)|^2 < 1e-6``, or ``var <= n * 1e-8 / (1 + |f|)``.
 
     Parameters
@@ -159,6 +180,7 @@ class TextRule(StoppingRule):
     gradient_tolerance: float = 1e-6
     variance_tolerance: float = 1e-8
     name: ClassVar[str] = "text"
+    number: ClassVar[int] = loop.TEXT_RULE
     conditions: ClassVar[tuple[str, ...]] = (GRADIENT, VARIANCE)
 
     def __post_init__(self) -> None:
@@ -168,21 +190,17 @@ class TextRule(StoppingRule):
     def fired(
         self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
     ) -> tuple[str, ...]:
-        reasons = []
-        if m**2 * grad_mean_sq[-1] < self.gradient_tolerance:
-            reasons.append(GRADIENT)
-        if len(objective) >= 4:
-            bound = n * self.variance_tolerance / (1 + abs(objective[-1]))
-            if np.var(objective[-4:], ddof=1) <= bound:
-                reasons.append(VARIANCE)
-        return tuple(reasons)
+        return self._of_the_loop(
+            n, m, objective, grad_mean_sq, self.gradient_tolerance, self.variance_tolerance
+        )
 
 
 @dataclass(frozen=True)
-class NoRule(StoppingRule):
+class NoRule(_BuiltIn):
     """No rule of its own: the run ends at ``max_rounds`` or ``max_iterations``."""
 
     name: ClassVar[str] = "none"
+    number: ClassVar[int] = loop.NO_RULE
 
     def fired(
         self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
@@ -190,10 +208,10 @@ class NoRule(StoppingRule):
         return ()
 
 
+#: Exactly these: the loop does not know what a subclass does.
+BUILT_IN: tuple[type[_BuiltIn], ...] = (ReleasedRule, TextRule, NoRule)
 #: The rules by name, for sweeps, specifications and the command line.
-RULES: dict[str, type[StoppingRule]] = {
-    rule.name: rule for rule in (ReleasedRule, TextRule, NoRule)
-}
+RULES: dict[str, type[StoppingRule]] = {rule.name: rule for rule in BUILT_IN}
 
 
 def as_rule(stopping: str | StoppingRule) -> StoppingRule:

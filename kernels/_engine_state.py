@@ -1,13 +1,11 @@
-"""The arguments of the kernels of `engine`: parameters, state and history of a run."""
+"""The arguments of a run's stages and of its loop: parameters, state and history."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from . import losses
 
 Array = NDArray[np.float64]
 
@@ -21,13 +19,13 @@ class ClientProblem(NamedTuple):
     reg: Array
     """Weight of the regulariser."""
     step: Array
-    """FedEPM: ``step_i``. Averaging: the learning rate before it decays with the rounds."""
+    """The algorithm's step, before what changes with the rounds."""
     change: Array
-    """With a mechanism: how far one record can move the gradient."""
+    """In private runs: how far one record can move the gradient."""
     multiplier: Array
-    """With a mechanism: scale of the noise over the sensitivity of an upload."""
+    """In private runs: scale of the noise over the sensitivity of an upload."""
     pull: Array
-    """With a mechanism: the regulariser's largest second derivative."""
+    """In private runs: the regulariser's largest second derivative."""
 
 
 class Settings(NamedTuple):
@@ -39,35 +37,14 @@ class Settings(NamedTuple):
     coverage_rounds: int
     """0 for none."""
     mu0: float
-    c: float
-    alpha: float
     epsilon: float
     noise_factor: float
     """0 for no noise."""
     standardize: bool
-    lam: float
-    eta: float
-    start: int
-    by_variance: bool
-    """Weigh uploads by the inverse variance of their noise; otherwise alike, but those of clients
-    that did not take part yet."""
-    no_weight: float
-    """The weight of such clients, to the largest one."""
-    mechanism: int
-    """With one, mu keeps to the gap at the start of a round, and nothing but what is released
-    ends a run before its time."""
-    clip: float
-    """With a mechanism: bound on the norm of a record's gradient."""
-    rounding: float
-    """With a mechanism: how small a sensitivity may be beside the size of the points, ..."""
-    noise_share: float
-    """... and noise, ..."""
-    drift: float
-    """... and the change of a gradient."""
-    largest: float
-    """With a mechanism: how large points and noise may be; 1 over it is the least."""
-    prox: float
-    inner_steps: int
+    private: bool
+    """Nothing but what is released ends such a run before its time."""
+    constants: Array
+    """What the algorithm's own stages need to know, in an order of theirs."""
     rule: int
     tolerance: float
     """Of the gradient; released rule: of both conditions."""
@@ -109,17 +86,18 @@ class State(NamedTuple):
     Z: Array
     G: Array
     """Gradients at x of the clients selected last, shape (m, n)."""
+    own: Array
+    """What an algorithm keeps of its clients beside W and Z, shape (kinds, m, n)."""
     x: Array
-    previous: Array
     mean: Array
     """Sum of all clients' gradients at x, shape (n,)."""
     values: Array
     """f_i(x), shape (m,)."""
     mu: Array
-    gamma: Array
-    """Learning rate, or ``step_i`` with its public factor, of each client in this round."""
+    rate: Array
+    """Step of each client in this round: the learning rate, or what FedEPM makes of its own."""
     sensitivity: Array
-    """Of each client's next upload, with a mechanism."""
+    """Of each client's next upload, in private runs."""
     noise_scale: Array
     """Of each client's last upload; NaN before it took part."""
     weights: Array
@@ -128,8 +106,10 @@ class State(NamedTuple):
     """``|w_i| / |noise_i|`` of each client's last upload; NaN before it took part, shape (m,)."""
     recent: Array
     """Objective and squared mean gradient of the last four rounds, shape (2, 4)."""
-    times: Array
-    """Time of the selected clients' gradients, and the first objective."""
+    totals: Array
+    """Objective and squared mean gradient of this round, and the size of the first objective."""
+    seconds: Array
+    """Of the selected clients' gradients, shape (1,)."""
     selected: NDArray[np.int64]
     n_selected: NDArray[np.int64]
     """Shape (1,)."""
@@ -159,27 +139,30 @@ class History(NamedTuple):
     """The smallest ratio of `State.snr`; NaN if no client took part yet."""
 
 
-def new_state(rows: losses.ClientRows) -> State:
-    """Memory for runs on `rows`, without contents."""
-    m, n = rows.n_clients, rows.n_parameters
+def new_state(m: int, n: int, *, own: int = 0, work: Any = None) -> State:
+    """Memory for runs of m clients and n coordinates, without contents.
+
+    `own` is how many rows a client has beside W and Z, and `work` a workspace for compiled losses.
+    """
     size = max(1, min(m, _NOISE_BLOCK // n))
     floats = lambda *shape: np.empty(shape)  # noqa: E731
     return State(
         W=floats(m, n),
         Z=floats(m, n),
         G=floats(m, n),
+        own=np.zeros((own, m, n)),
         x=floats(n),
-        previous=floats(n),
         mean=floats(n),
         values=floats(m),
         mu=floats(m),
-        gamma=floats(m),
+        rate=floats(m),
         sensitivity=floats(m),
         noise_scale=floats(m),
         weights=floats(m),
         snr=floats(m),
         recent=floats(2, 4),
-        times=floats(2),
+        totals=floats(3),
+        seconds=floats(1),
         selected=np.empty(m, np.int64),
         n_selected=np.empty(1, np.int64),
         clients=np.empty(m, np.uint64),
@@ -189,7 +172,7 @@ def new_state(rows: losses.ClientRows) -> State:
         ones=np.ones(m),
         noise=floats(size, n),
         ens_memory=floats(8 * (m + 1)),
-        work=losses.workspace(rows),
+        work=floats(0) if work is None else work,
     )
 
 

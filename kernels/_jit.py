@@ -23,6 +23,13 @@ JIT_DISABLED = bool(config.DISABLE_JIT)
 # No fastmath: with explicit vectors and explicit fma the compiler has nothing left to
 # reassociate, and results keep IEEE semantics for NaN, infinities and signed zeros.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": False}
+# Helpers are called by neither Python nor C, and need no wrappers that compile for these.
+_DEVICE_OPTIONS: dict[str, Any] = {
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    **_OPTIONS,
+}
 
 
 # ---------------------------------------------------------------------------------
@@ -33,6 +40,11 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": F
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function on first call, without the GIL, cached on disk."""
     return _compile(function)
+
+
+def stage(function: Callable[..., Any]) -> Any:
+    """Like `kernel`, for what is called through a pointer, and not from Python."""
+    return _compile(function, no_cpython_wrapper=True)
 
 
 def parallel_kernel(function: Callable[..., Any]) -> Any:
@@ -47,11 +59,12 @@ def parallel_kernel(function: Callable[..., Any]) -> Any:
 def device(function: Callable[..., Any]) -> Any:
     """Compile a helper that is always inlined into the kernels that call it.
 
-    It has no cache entry of its own: the kernel around it has.
+    It has no cache entry of its own, for the kernel around it has, and cannot be called from
+    Python.
     """
     if JIT_DISABLED:
         return function
-    return numba.njit(forceinline=True, **_OPTIONS)(function)
+    return numba.njit(**_DEVICE_OPTIONS)(function)
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:

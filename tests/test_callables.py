@@ -53,7 +53,9 @@ def test_the_built_in_loss_gives_the_run(algorithm, tmp_path):
         max_rounds=15,
     )
     assert (got.rounds, got.reasons, got.engine) == (want.rounds, want.reasons, "stepwise")
-    assert got.algorithm == want.algorithm and got.settings == want.settings
+    assert got.algorithm == want.algorithm
+    # What to change is told from bounds of the curvature, which these callables do not have.
+    assert {**got.settings, "advice": ""} == {**want.settings, "advice": ""}
     for name in ("x", "W", "Z"):
         a, b = getattr(got, name), getattr(want, name)
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(want.Z).max(), err_msg=name)

@@ -1,0 +1,40 @@
+"""Every run that there are kernels for, on next to no data, so that all of them are compiled."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .algorithms import ALGORITHMS, FedEPM
+from .data import FederatedData
+from .losses import OBJECTIVES
+from .privacy import GaussianMechanism, LaplaceMechanism
+from .result import DivergenceWarning
+from .runner import run
+
+
+def warm_runs() -> None:
+    """Run every algorithm with every loss in every layout of rows, and private ones."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)
+        for algorithm, (name, loss) in itertools.product(ALGORITHMS.values(), OBJECTIVES.items()):
+            for data in _data(loss.task):
+                run(algorithm(), data, objective=name, rounds=1)
+        data = next(_data("classification"))
+        for mechanism in (LaplaceMechanism, GaussianMechanism):
+            private: Any = mechanism(total_epsilon=1.0, clip=1.0)
+            for aggregation in ("equal", "inverse_variance"):
+                run(FedEPM(mechanism=private, aggregation=aggregation), data, rounds=1)
+
+
+def _data(task: str) -> Iterator[FederatedData]:
+    """One client of four rows, dense, dense and wide, and sparse."""
+    rows = np.random.default_rng(0).normal(size=(4, 200))
+    labels = np.arange(4.0) % 2
+    for features in (rows[:, :3].copy(), rows, sparse.csr_array(rows[:, :3])):
+        yield FederatedData(features, labels, np.array([4]))
