@@ -10,17 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ._record import SHARED_SEED
+from ._store_rows import CHECKED, checksum, history_checksum
 
 #: Marks the file as one of ours, in SQLite's header: "FEPM".
 APPLICATION = 0x4645504D
 
 #: Raised when the tables change; files of older versions are brought up to date on opening.
-SCHEMA = 2
+SCHEMA = 3
 
 _TABLES = """
 CREATE TABLE cells (
     cell INTEGER PRIMARY KEY,
-    parameters TEXT NOT NULL UNIQUE     -- JSON, everything but seed and trial
+    parameters TEXT NOT NULL UNIQUE,    -- JSON, everything but seed and trial
+    checksum INTEGER NOT NULL           -- CRC-32 of the row
 );
 CREATE TABLE runs (
     run_id TEXT PRIMARY KEY,            -- SHA-256 of what determines the result
@@ -31,12 +33,34 @@ CREATE TABLE runs (
     mean_objective REAL, rounds INTEGER, iterations INTEGER, total_time REAL, local_time REAL,
     snr REAL, accuracy REAL, grad_mean_sq REAL, diverged INTEGER, reasons TEXT,
     guarantee TEXT,                     -- of privacy, in words
-    history BLOB,
     versions TEXT NOT NULL,             -- JSON
     machine TEXT NOT NULL,
-    created TEXT NOT NULL               -- UTC
+    created TEXT NOT NULL,              -- UTC
+    history_checksum INTEGER,           -- CRC-32 of the history
+    checksum INTEGER NOT NULL,          -- CRC-32 of the row but the history
+    history BLOB                        -- last, for it is long: others are read without it
 );
 CREATE INDEX runs_of_cell ON runs (cell, seed, trial);
+"""
+
+# That no row is lost, or there twice, is known from these.
+_TOTALS = """
+CREATE TABLE totals (runs INTEGER NOT NULL, checksum INTEGER NOT NULL);
+INSERT INTO totals SELECT count(*), ifnull(sum(checksum), 0) FROM runs;
+CREATE TRIGGER run_added AFTER INSERT ON runs BEGIN
+    UPDATE totals SET runs = runs + 1, checksum = checksum + NEW.checksum; END;
+CREATE TRIGGER run_deleted AFTER DELETE ON runs BEGIN
+    UPDATE totals SET runs = runs - 1, checksum = checksum - OLD.checksum; END;
+CREATE TRIGGER run_replaced AFTER UPDATE OF checksum ON runs BEGIN
+    UPDATE totals SET checksum = checksum - OLD.checksum + NEW.checksum; END;
+"""
+
+# Stores of older versions, which had no checksums, as they are read without being changed.
+_OLDER = """
+CREATE TEMP VIEW runs AS
+    SELECT rowid, *, NULL AS guarantee, NULL AS history_checksum, NULL AS checksum FROM main.runs;
+CREATE TEMP VIEW cells AS SELECT *, NULL AS checksum FROM main.cells;
+CREATE TEMP VIEW totals AS SELECT NULL AS runs, NULL AS checksum
 """
 
 # SQLite's integers are signed: from 2^63 on, seeds and trials are text of 20 digits here, which
@@ -72,13 +96,18 @@ def explained(path: str, timeout: float = 0) -> Iterator[None]:
         yield
     except OverflowError:
         raise StoreError(f"{path} holds integers of at most 64 bits") from None
+    except UnicodeDecodeError:  # of a name, in an error of SQLite's
+        raise StoreError(f"{path} is damaged: text that is not UTF-8") from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         why = str(error).split("\n")[0]
+        if why.startswith("Could not decode"):  # found by Python, which has no code for it
+            code, why = sqlite3.SQLITE_CORRUPT, "text that is not UTF-8"
         text = {
             sqlite3.SQLITE_NOTADB: f"{path} is not a store of runs",
             sqlite3.SQLITE_CORRUPT: f"{path} is damaged: {why}",
-            sqlite3.SQLITE_FULL: f"no space left to write {path}; what it holds is whole",
+            sqlite3.SQLITE_FULL: f"no space left to write {path}; what it holds is whole, "
+            f"with {Path(path).name}-wal if that is beside it",
             sqlite3.SQLITE_READONLY: f"{path} cannot be written: it is read-only",
             sqlite3.SQLITE_PERM: f"{path} cannot be opened: permission denied",
             sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: no permission, or its folder "
@@ -133,7 +162,13 @@ def _check_size(file: Path) -> None:
         if size > file.stat().st_size:
             raise StoreError(
                 f"{file} is damaged: {size - file.stat().st_size} bytes are missing at its end"
+                + _without_log(file)
             )
+
+
+def _without_log(path: str | Path) -> str:
+    """What a store may lack that was copied while it was open, or from a disk that was full."""
+    return f"; if it is a copy, {Path(path).name}-wal beside the original belongs to it"
 
 
 def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlite3.Connection:
@@ -148,6 +183,8 @@ def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlit
     try:
         _check(connection, path, readonly)
         if readonly:
+            if connection.execute("PRAGMA user_version").fetchone()[0] < SCHEMA:
+                connection.executescript(_OLDER)
             connection.execute("PRAGMA query_only = ON")
         else:
             _prepare(connection, timeout)
@@ -167,12 +204,7 @@ def _check(connection: sqlite3.Connection, path: str, readonly: bool) -> None:
     if application != APPLICATION and (tables or application or version):
         raise StoreError(f"{path} is not a store of runs")
     if readonly and not application:
-        raise StoreError(f"{path} is empty, it is not a store of runs")
-    if readonly and 0 < version < SCHEMA:
-        raise StoreError(
-            f"{path} is of version {version}: Store({path!r}) brings it up to date, which a store "
-            "that is only read cannot be"
-        )
+        raise StoreError(f"{path} is empty, it is not a store of runs{_without_log(path)}")
     if version > SCHEMA:
         raise StoreError(
             f"{path} is of version {version}, this version of fedepm_fast reads up to {SCHEMA}"
@@ -197,15 +229,38 @@ def _prepare(connection: sqlite3.Connection, timeout: float) -> None:
         view = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'results'").fetchone()
         if version == SCHEMA and view is not None and view[0].strip() == _VIEW.strip("\n;"):
             return
-        statements = "DROP VIEW IF EXISTS results;\n" + _VIEW
         if version == 0:
-            statements = _TABLES + statements
-        elif version == 1:  # did not hold guarantees
-            statements = "ALTER TABLE runs ADD COLUMN guarantee TEXT;\n" + statements
-        for statement in statements.split(";\n"):
-            connection.execute(statement)
+            _execute(connection, _TABLES)
+        if version == 1:  # did not hold guarantees
+            connection.execute("ALTER TABLE runs ADD COLUMN guarantee TEXT")
+        if version in (1, 2):
+            _add_checksums(connection)
+        if version < SCHEMA:
+            _execute(connection, _TOTALS)
+        _execute(connection, "DROP VIEW IF EXISTS results;\n" + _VIEW)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _execute(connection: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";\n"):
+        connection.execute(statement)
+
+
+def _add_checksums(connection: sqlite3.Connection) -> None:
+    """Give those to the rows of a store of before."""
+    connection.create_function("checksum_of_history", 1, history_checksum)
+    connection.create_function("checksum_of", -1, lambda *values: checksum(values))
+    _execute(
+        connection,
+        f"""
+ALTER TABLE cells ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN history_checksum INTEGER;
+ALTER TABLE runs ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+UPDATE cells SET checksum = checksum_of(cell, parameters);
+UPDATE runs SET history_checksum = checksum_of_history(history);
+UPDATE runs SET checksum = checksum_of({", ".join(CHECKED)})""",
+    )
 
 
 @contextmanager

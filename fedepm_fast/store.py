@@ -17,8 +17,9 @@ from ._extras import require
 from ._files import replacing
 from ._record import MEASURES, Array, Record, decoded, guarantee_of
 from ._store_file import StoreError, explained, open_store, transaction
+from ._store_rows import CHECKED, KINDS, as_stored, checksum, history_checksum
 from ._validation import MAX_SEED, check_int
-from ._where import Where, conditions
+from ._where import Condition, Where, conditions
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Record", "Store", "StoreError"]
 
 _OF_RUN = ("run_id", "seed", "trial", "error", *MEASURES, "machine", "created")
-
-#: What the columns of runs hold that are not of floats.
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("run_id", "machine", "created", "versions"), (str,)),
-    **dict.fromkeys(("cell", "seed", "trial", "failed"), (int,)),
-    **dict.fromkeys(("error", "reasons", "guarantee"), (str, type(None))),
-    **dict.fromkeys(("rounds", "iterations", "diverged"), (int, type(None))),
-    "history": (bytes, type(None)),
-}
 
 #: What columns of runs hold that are not numbers.
 _EXAMPLES: dict[str, Any] = {
@@ -100,7 +92,11 @@ class Store:
         return f"<Store {self.path}>"
 
     def __len__(self) -> int:
-        return int(self._rows("SELECT count(*) FROM runs")[0][0])
+        with self._reading() as connection:
+            found = connection.execute("SELECT count(*), sum(checksum) FROM runs").fetchone()
+            if self._has_checksums(connection):
+                self._check_totals(connection, found[0], found[1] or 0)
+        return int(found[0])
 
     # Writing ----------------------------------------------------------------------------
 
@@ -109,36 +105,23 @@ class Store:
 
         One that the store has already stays as it is, unless it failed then.
         """
-        columns = ("error", *MEASURES, "history", "versions", "machine", "created")
-        values = ", ".join("?" for _ in columns)
+        columns = (*CHECKED, "checksum", "history")
         statement = (
-            f"INSERT INTO runs (run_id, seed, trial, {', '.join(columns)}, cell) "
-            f"VALUES (?, ?, ?, {values}, (SELECT cell FROM cells WHERE parameters = ?)) "
+            f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
             "ON CONFLICT (run_id) DO UPDATE SET "
-            + ", ".join(f"{name} = excluded.{name}" for name in columns)
+            + ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
             + " WHERE runs.error IS NOT NULL"
         )
         texts: dict[int, str] = {}
-        rows = []
         records = list(records)
         for r in records:
-            text = texts.get(id(r.parameters))
-            if text is None:
-                text = texts[id(r.parameters)] = json.dumps(dict(r.parameters), allow_nan=False)
-            measures = (r.measures.get(name) for name in MEASURES)
-            seed, trial = (
-                check_int(name, getattr(r, name), high=MAX_SEED) for name in ("seed", "trial")
-            )
-            rows.append(
-                (r.run_id, _signed(seed), _signed(trial), r.error, *measures, r.packed,
-                 json.dumps(dict(r.versions)), r.machine, r.created, text)
-            )  # fmt: skip
+            if id(r.parameters) not in texts:
+                texts[id(r.parameters)] = json.dumps(dict(r.parameters), allow_nan=False)
         with self._used() as connection, transaction(connection):
+            cells = {text: _cell(connection, text) for text in texts.values()}
             connection.executemany(
-                "INSERT OR IGNORE INTO cells (parameters) VALUES (?)",
-                [(text,) for text in texts.values()],
+                statement, [_row(r, cells[texts[id(r.parameters)]]) for r in records]
             )
-            connection.executemany(statement, rows)
 
     def prune(self, where: Where = None, *, ids: Iterable[str] | None = None) -> int:
         """Delete runs, and give their space back.
@@ -158,8 +141,10 @@ class Store:
             return 0
         with self._used() as connection:
             with transaction(connection):
+                # Without conditions a run that is damaged can be deleted, too.
+                chosen = list(ids or ()) if not conditions(where) else self._chosen(where, ids)
                 count = connection.execute(
-                    f"DELETE FROM runs WHERE {_AMONG}", _list(self._chosen(where, ids))
+                    f"DELETE FROM runs WHERE {_AMONG}", _list(chosen)
                 ).rowcount
                 connection.execute("DELETE FROM cells WHERE cell NOT IN (SELECT cell FROM runs)")
             if count:
@@ -170,12 +155,14 @@ class Store:
 
     def ids(self, where: Where = None) -> list[str]:
         """Ids of the runs, in the order in which they were added."""
-        return self._chosen(where)
+        with self._reading():
+            return self._chosen(where)
 
     def done(self, ids: Iterable[str]) -> set[str]:
         """Those of the runs with these `ids` that there are, and did not fail."""
-        rows = self._rows(f"SELECT run_id FROM runs WHERE {_AMONG} AND error IS NULL", _list(ids))
-        return {row[0] for row in rows}
+        with self._reading():
+            found = self._columns(("run_id", "error"), _AMONG, _list(ids))
+        return {i for i, error in zip(*found.values(), strict=True) if error is None}
 
     def get(self, run_id: str) -> Record:
         """One run.
@@ -190,22 +177,21 @@ class Store:
         KeyError
             If there is none, or more than one.
         """
-        columns = ", ".join(f"runs.{name}" for name in (*_OF_RUN, "versions", "history"))
-        rows = self._rows(
-            f"SELECT {columns}, parameters FROM runs JOIN cells USING (cell) "
-            "WHERE run_id >= ? AND run_id < ? LIMIT 2",
-            (run_id, f"{run_id}g"),  # above every hexadecimal digit
-        )
-        if len(rows) != 1:
-            raise KeyError(f"{self.path} has {'no run' if not rows else 'several runs'} {run_id}")
-        *values, parameters = rows[0]
-        found = {
-            name: self._values(name, (value,))[0]
-            for name, value in zip((*_OF_RUN, "versions", "history"), values, strict=True)
-        }
+        with self._reading() as connection:
+            columns = self._columns(
+                (*_OF_RUN, "cell", "versions", "history"),
+                "run_id >= ? AND run_id < ?",
+                (run_id, f"{run_id}g"),  # above every hexadecimal digit
+                limit=2,
+            )
+            count = len(columns["run_id"])
+            if count != 1:
+                raise KeyError(f"{self.path} has {'several runs' if count else 'no run'} {run_id}")
+            found = {name: values[0] for name, values in columns.items()}
+            parameters = self._cells(connection, found["cell"])[found["cell"]]
         return Record(
             run_id=found["run_id"],
-            parameters=self._json(parameters),
+            parameters=parameters,
             seed=found["seed"],
             trial=found["trial"],
             error=found["error"],
@@ -235,7 +221,8 @@ class Store:
         StoreError
             Also if there is none of such an id.
         """
-        found = self._columns(("run_id", "history"), ids)
+        with self._reading():
+            found = self._columns(("run_id", "history"), _AMONG, _list(ids))
         packed = dict(zip(*found.values(), strict=True))
         for run_id in ids:
             if run_id not in packed:
@@ -256,18 +243,16 @@ class Store:
         -------
         dict of list
         """
-        chosen = self._chosen(where, ids) if where else ids
-        with self._used() as connection, transaction(connection, "DEFERRED"):
-            found = self._columns(("cell", *_OF_RUN), chosen)
-            cells = self._cells()
+        with self._reading() as connection:
+            chosen = self._chosen(where, ids) if where else ids
+            found = self._of(("cell", *_OF_RUN), chosen)
+            cells = {k: _plain(of) for k, of in self._cells(connection, *found["cell"]).items()}
         if ids is not None:
             position = {run_id: i for i, run_id in enumerate(ids)}
             order = sorted(range(len(found["cell"])), key=lambda i: position[found["run_id"][i]])
             found = {name: [column[i] for i in order] for name, column in found.items()}
         of = found.pop("cell")
         used = dict.fromkeys(of)
-        if not cells.keys() >= used.keys():
-            raise StoreError(f"{self.path} is damaged: the parameters of some runs are missing")
         names = _in_order(cells[cell] for cell in used)
         return {
             "run_id": found.pop("run_id"),
@@ -332,24 +317,87 @@ class Store:
         with self._lock, explained(self.path, self._timeout):
             yield self._connection
 
-    def _rows(self, query: str, arguments: Sequence[Any] = ()) -> list[Any]:
-        with self._used() as connection:
-            return connection.execute(query, arguments).fetchall()
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, in a transaction that sees the store as it is at one time."""
+        with self._used() as connection, transaction(connection, "DEFERRED"):
+            yield connection
 
     def _columns(
-        self, names: Sequence[str], ids: Iterable[str] | None = None
+        self,
+        names: Sequence[str],
+        among: str = "1",
+        arguments: Sequence[Any] = (),
+        limit: int = -1,
     ) -> dict[str, list[Any]]:
-        """Columns of runs, of these `ids` or of all, in the order in which they were added."""
-        among, arguments = ("1", []) if ids is None else (_AMONG, _list(ids))
-        expressions = ("error IS NOT NULL" if name == "failed" else name for name in names)
-        query = f"SELECT {', '.join(expressions)} FROM runs WHERE {among} ORDER BY rowid"
-        columns = list(zip(*self._rows(query, arguments), strict=True)) or [()] * len(names)
-        return {n: self._values(n, column) for n, column in zip(names, columns, strict=True)}
+        """Columns of the runs for which the expression `among` holds, in the order in which they
+        were added: of rows that are as they were written."""
+        connection = self._connection
+        history = ["history"] * ("history" in names)
+        held = (*CHECKED, "checksum", *history)
+        rows = connection.execute(
+            f"SELECT {', '.join(held)} FROM runs WHERE {among} ORDER BY rowid LIMIT {limit}",
+            arguments,
+        ).fetchall()
+        if self._has_checksums(connection):
+            size = len(CHECKED)
+            for row in rows:
+                self._check(f"run {row[0]}", row[:size], row[size])
+                if history:
+                    self._check_history(row[0], row[-1], row[size - 1])
+            if among == "1":
+                ids = {row[0] for row in rows}
+                self._check_totals(connection, len(ids), sum(row[size] for row in rows))
+        columns: dict[str, Sequence[Any]] = {}
+        if rows:
+            columns.update(zip(held, zip(*rows, strict=True), strict=True))
+        columns["failed"] = [int(error is not None) for error in columns.get("error", ())]
+        return {name: self._values(name, columns.get(name, ())) for name in names}
+
+    def _of(self, names: Sequence[str], ids: Iterable[str] | None) -> dict[str, list[Any]]:
+        """Columns of the runs `ids`, or of all."""
+        if ids is None:
+            return self._columns(names)
+        ids = set(ids)
+        found = self._columns(names, _AMONG, _list(ids))
+        missing = ids.difference(found["run_id"])
+        # There are none of these, unless the index by which they are found is damaged.
+        if missing and not missing.isdisjoint(self._columns(("run_id",))["run_id"]):
+            raise self._damaged("its index of runs does not find them all")
+        return found
+
+    def _damaged(self, how: str) -> StoreError:
+        return StoreError(" ".join(f"{self.path} is damaged: {how}".split()))
+
+    def _has_checksums(self, connection: sqlite3.Connection) -> bool:
+        """Whether the store is of a version that has them."""
+        row = connection.execute("SELECT checksum FROM totals").fetchone()
+        return row is None or row[0] is not None
+
+    def _check(self, what: str, values: Sequence[Any], want: Any) -> None:
+        try:
+            whole = checksum(values) == want
+        except ValueError as error:
+            raise self._damaged(f"{what}: {error}") from None
+        if not whole:
+            raise self._damaged(f"{what} is not what was written")
+
+    def _check_history(self, run_id: str, history: Any, want: Any) -> None:
+        try:
+            whole = history_checksum(history) == want
+        except ValueError as error:
+            raise self._damaged(f"run {run_id}: {error}") from None
+        if not whole:
+            raise self._damaged(f"run {run_id}: the history is damaged")
+
+    def _check_totals(self, connection: sqlite3.Connection, count: int, total: Any) -> None:
+        if connection.execute("SELECT * FROM totals").fetchall() != [(count, total)]:
+            raise self._damaged("runs are missing, or there twice")
 
     def _values(self, name: str, column: Sequence[Any]) -> list[Any]:
         """What a column of runs means; SQLite itself holds any kind of value in it."""
-        for kind in set(map(type, column)).difference(_KINDS.get(name, (float, type(None)))):
-            raise StoreError(f"{self.path} is damaged: {name} is of type {kind.__name__}")
+        for kind in set(map(type, column)).difference(KINDS.get(name, (float, type(None)))):
+            raise self._damaged(f"{name} is of type {kind.__name__}")
         if name in ("seed", "trial"):
             return [value % 2**64 for value in column]
         if name == "guarantee":
@@ -362,37 +410,46 @@ class Store:
         try:
             return {} if packed is None else decoded(packed)
         except ValueError as error:
-            raise StoreError(f"{self.path} is damaged: run {run_id}: {error}") from None
+            raise self._damaged(f"run {run_id}: {error}") from None
 
     def _json(self, text: Any) -> dict[str, Any]:
         try:
             found = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
-            raise StoreError(f"{self.path} is damaged: {error}") from None
+            raise self._damaged(str(error)) from None
         if not isinstance(found, dict):
-            raise StoreError(f"{self.path} is damaged: {text!r} is not a mapping")
+            raise self._damaged(f"{text!r} is not a mapping")
         return found
 
-    def _cells(self) -> dict[int, dict[str, Any]]:
-        rows = self._rows("SELECT cell, parameters FROM cells")
-        return {cell: _plain(self._json(parameters)) for cell, parameters in rows}
+    def _cells(self, connection: sqlite3.Connection, *used: int) -> dict[int, dict[str, Any]]:
+        """The parameters of cells, among them of those that are `used`."""
+        rows = connection.execute("SELECT cell, parameters, checksum FROM cells").fetchall()
+        if self._has_checksums(connection):
+            for cell, parameters, want in rows:
+                self._check(f"the parameters of cell {cell}", (cell, parameters), want)
+        found = {cell: self._json(parameters) for cell, parameters, _ in rows}
+        if not found.keys() >= set(used):
+            raise self._damaged("the parameters of some runs are missing")
+        return found
 
     def _chosen(self, where: Where, ids: Iterable[str] | None = None) -> list[str]:
         """Ids of the runs meant, in the order in which they were added.
 
         Conditions are tested in Python, where integers of any size and floats compare exactly.
         """
-        tests = self._tests(where)
-        found = self._columns(list(dict.fromkeys(["run_id", *(name for name, _ in tests)])), ids)
+        asked = conditions(where)
+        of_run = {c.name for c in asked}.intersection((*_OF_RUN, "failed"))
+        found = self._of(["cell", *{"run_id", *of_run}], ids)
         chosen: Iterable[int] = range(len(found["run_id"]))
-        for name, holds in tests:
+        for name, holds in self._tests(asked, found["cell"]) if asked else ():
             chosen = [i for i in chosen if holds(found[name][i])]
         return [found["run_id"][i] for i in chosen]
 
-    def _tests(self, where: Where) -> list[tuple[str, Callable[[Any], bool]]]:
+    def _tests(
+        self, asked: Sequence[Condition], used: Sequence[int]
+    ) -> list[tuple[str, Callable[[Any], bool]]]:
         """Columns of runs, and what is asked of their values."""
-        asked = conditions(where)
-        cells = self._cells() if asked else {}
+        cells = {c: _plain(of) for c, of in self._cells(self._connection, *used).items()}
         known = {name for parameters in cells.values() for name in parameters}
         tests: list[tuple[str, Callable[[Any], bool]]] = []
         for condition in asked:
@@ -417,6 +474,34 @@ _AMONG = "run_id IN (SELECT value FROM json_each(?))"
 def _list(ids: Iterable[str]) -> list[str]:
     """The argument of `_AMONG`."""
     return [json.dumps(list(ids))]
+
+
+def _cell(connection: sqlite3.Connection, text: str) -> int:
+    """The number of the cell with these parameters, which is made if need be."""
+    row = connection.execute("SELECT cell FROM cells WHERE parameters = ?", [text]).fetchone()
+    if row is not None:
+        return int(row[0])
+    cell = connection.execute("SELECT ifnull(max(cell), 0) + 1 FROM cells").fetchone()[0]
+    connection.execute("INSERT INTO cells VALUES (?, ?, ?)", (cell, text, checksum((cell, text))))
+    return int(cell)
+
+
+def _row(record: Record, cell: int) -> tuple[Any, ...]:
+    """A run as a row: what its checksum is of, the checksum, the history."""
+    seed, trial = (
+        _signed(check_int(name, getattr(record, name), high=MAX_SEED)) for name in ("seed", "trial")
+    )
+    found = {
+        **{name: getattr(record, name) for name in ("run_id", "error", "machine", "created")},
+        **{name: record.measures.get(name) for name in MEASURES},
+        "cell": cell,
+        "seed": seed,
+        "trial": trial,
+        "versions": json.dumps(dict(record.versions)),
+        "history_checksum": history_checksum(record.packed),
+    }
+    values = [as_stored(name, found[name]) for name in CHECKED]
+    return (*values, checksum(values), record.packed)
 
 
 def _signed(value: int) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import operator
+import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from fedepm_fast import Store, StoreError, _history
 from fedepm_fast._record import MEASURES, Record
 from fedepm_fast._store_file import APPLICATION, SCHEMA
+from fedepm_fast._store_rows import checksum
+
+CHECKSUM = 180513624
 
 MEASURED = (0.1 + 0.2, 7, 84, 0.012, 1e-3, -0.5, 0.75, 1e-9, False, "objective_variance", "none")
 
@@ -368,19 +371,62 @@ def test_the_view_is_for_sql(path):
 # Files that are no good ---------------------------------------------------------------
 
 
-def test_an_older_version_is_brought_up_to_date(path):
-    connection = sqlite3.connect(path)
-    for statement in ("DROP VIEW results", "ALTER TABLE runs DROP COLUMN guarantee",
-                      "CREATE VIEW results AS SELECT run_id FROM runs",
-                      "PRAGMA user_version = 1"):  # fmt: skip
-        connection.execute(statement)
-    connection.close()
-    with pytest.raises(StoreError, match="is of version 1"):
-        Store(path, readonly=True)
+BEFORE = """
+CREATE TABLE cells (cell INTEGER PRIMARY KEY, parameters TEXT NOT NULL UNIQUE);
+CREATE TABLE runs (
+    run_id TEXT PRIMARY KEY, cell INTEGER NOT NULL REFERENCES cells (cell),
+    seed INTEGER NOT NULL, trial INTEGER NOT NULL, error TEXT,
+    mean_objective REAL, rounds INTEGER, iterations INTEGER, total_time REAL, local_time REAL,
+    snr REAL, accuracy REAL, grad_mean_sq REAL, diverged INTEGER, reasons TEXT, guarantee TEXT,
+    history BLOB, versions TEXT NOT NULL, machine TEXT NOT NULL, created TEXT NOT NULL
+);
+CREATE INDEX runs_of_cell ON runs (cell, seed, trial);
+CREATE VIEW results AS SELECT run_id FROM runs;
+PRAGMA user_version = 2;
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_version_is_read_and_brought_up_to_date(path, version):
     with Store(path) as store:
-        store.add([record(101)])
-        found = store.table()["guarantee"]
-    assert found == [None] * 100 + ["none"]
+        store.add([record(101, error="no", seed=2**63), record(102, max_iterations=3)])
+        want, histories = store.table(), store.histories(store.ids())
+        measured = len(store.table()["guarantee"])
+    connection = sqlite3.connect(path.with_name("old.sqlite"))
+    connection.executescript(f"ATTACH '{path}' AS new;" + BEFORE)
+    names = ", ".join(row[1] for row in connection.execute("PRAGMA main.table_info(runs)"))
+    connection.executescript(
+        f"INSERT INTO cells SELECT cell, parameters FROM new.cells;"
+        f"INSERT INTO runs SELECT {names} FROM new.runs;"
+        f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version};"
+        + "ALTER TABLE runs DROP COLUMN guarantee;"
+        * (version == 1)
+    )
+    connection.close()
+    if version == 1:
+        want["guarantee"] = [None] * measured
+    old = path.with_name("old.sqlite")
+    for readonly, has in ((True, version), (False, SCHEMA), (True, SCHEMA)):
+        with Store(old, readonly=readonly) as store:
+            assert len(store) == 102
+            assert store.table() == want
+            assert store.get(want["run_id"][7]).trial == want["trial"][7]
+            assert store.ids({"seed": 2**63}) == [f"{101:064x}"]
+            assert store.done(want["run_id"]) == set(want["run_id"]) - {f"{101:064x}"}
+            found = store.histories(store.ids())
+            assert {i: h and h["objective"].tolist() for i, h in found.items()} == {
+                i: h and h["objective"].tolist() for i, h in histories.items()
+            }
+        assert int.from_bytes(old.read_bytes()[60:64]) == has
+    with Store(old) as store:
+        store.add([record(103), record(101)])
+        assert store.prune(["trial<=50"]) == 50
+        assert len(store) == 53 and store.table()["guarantee"][-1] == "none"
+    columns = "run_id, algorithm, seed, trial, mean_objective, guarantee, parameters, created"
+    with sqlite3.connect(old) as connection:
+        rows = connection.execute(f"SELECT {columns} FROM results").fetchall()
+    connection.close()
+    assert len(rows) == 53
 
 
 def test_an_older_view_is_replaced(path):
@@ -489,7 +535,9 @@ def test_a_full_disk_is_told_and_nothing_stored_is_lost(path):
         store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         batches = [[record(i) for i in range(k, k + 10)] for k in range(200, 400, 10)]
         added = 0
-        with pytest.raises(StoreError, match=r"no space left to write .*; what it holds is whole"):
+        with pytest.raises(
+            StoreError, match=r"no space .*; what it holds is whole, with runs\.sqlite-wal"
+        ):
             for batch in batches:
                 store.add(batch)
                 added += len(batch)
@@ -545,6 +593,27 @@ def test_a_transaction_that_was_left_open_is_undone(tmp_path):
     connection.close()
 
 
+def test_a_copy_without_its_log_is_told_what_it_lacks(tmp_path):
+    path, copy = tmp_path / "a.sqlite", tmp_path / "copy.sqlite"
+    with Store(path) as store:
+        store.add([record(1)])
+        # As after a kill, or where the disk is too full to put the log into the file.
+        assert sorted(p.name for p in tmp_path.iterdir()) == [
+            "a.sqlite", "a.sqlite-shm", "a.sqlite-wal",
+        ]  # fmt: skip
+        copy.write_bytes(path.read_bytes())
+        with pytest.raises(StoreError, match=r"copy\.sqlite-wal beside the original belongs to it"):
+            Store(copy, readonly=True)
+        for name in ("-wal", "-shm"):
+            (tmp_path / f"copy.sqlite{name}").write_bytes(
+                (tmp_path / f"a.sqlite{name}").read_bytes()
+            )
+    assert [p.name for p in tmp_path.glob("a.*")] == ["a.sqlite"]
+    with Store(copy, readonly=True) as store:
+        assert len(store) == 1
+    assert [p.name for p in tmp_path.glob("copy.*")] == ["copy.sqlite"]
+
+
 # Damage -----------------------------------------------------------------------------------
 
 
@@ -569,29 +638,108 @@ def test_any_damage_of_a_history_is_told(rng):
     assert told > 290
 
 
-def test_any_damage_of_a_store_is_told_or_is_of_values(path, rng):
-    content = path.read_bytes()
+def _read(path, readonly=True):
+    """All that a store can be asked, in words."""
+    with Store(path, readonly=readonly) as store:
+        ids = store.ids()
+        histories = store.histories(ids)
+        return repr((
+            ids, len(store), store.table(), store.table(["trial>=2", "local_steps=4,8"]),
+            store.table(ids=ids[::-1]), store.get(ids[3]), store.done(ids),
+            {i: {n: v.tolist() for n, v in h.items()} for i, h in histories.items()},
+        ))  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["here", "a-name" * 300])  # in one page, in several
+def test_no_flipped_bit_is_read_as_another_table(tmp_path, rng, machine):
+    path = tmp_path / "runs.sqlite"
+    with Store(path) as store:
+        for i in range(1, 25):
+            one = record(i, local_steps=4 * (1 + i % 2), error=None if i % 5 else "ValueError: no")
+            object.__setattr__(one, "machine", machine)
+            store.add([one])
+    content, want = path.read_bytes(), _read(path)
     told = 0
-    for k in range(150):
+    for k in range(500):
         damaged = bytearray(content)
-        if k % 5:
-            for _ in range(1 + k % 3):
-                damaged[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        if k % 10:
+            damaged[rng.integers(len(content))] ^= 1 << rng.integers(8)
         else:
             del damaged[rng.integers(len(content)) :]
         path.write_bytes(damaged)
         try:
-            with Store(path, readonly=k % 2 == 0) as store:
-                ids = store.ids()
-                table = store.table(["trial>=0", "local_steps=4,8"])
-                store.to_pandas()
-                store.histories(ids)
-                with suppress(KeyError):  # of an index that says there is none
-                    store.get(table["run_id"][0])
-        except StoreError as error:
+            assert _read(path, readonly=bool(k % 5)) == want
+        except (StoreError, KeyError) as error:  # of an index that says there is none
             told += 1
             assert str(path) in str(error) and "\n" not in str(error)
         finally:
             for log in path.parent.glob("*-*"):
                 log.unlink()
-    assert told > 30
+    assert told > 100
+
+
+def test_what_is_changed_in_a_row_is_told_with_its_run(path):
+    values = {
+        "mean_objective": "0.8815", "rounds": "rounds + 1", "error": "'no'", "seed": "1",
+        "machine": "'there'", "history": "x'00'", "guarantee": "'none '", "cell": "3 - cell",
+        "history_checksum": "7", "checksum": "7", "diverged": "NULL",
+    }  # fmt: skip
+    content = path.read_bytes()
+    for name, value in values.items():
+        path.write_bytes(content)
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE runs SET {name} = {value} WHERE trial = 7")
+        connection.close()
+        with Store(path) as store:
+            with pytest.raises(StoreError, match=rf"{path} is damaged: run {7:064x}"):
+                store.histories([f"{7:064x}"])
+            if name != "history":  # which the others do not read
+                for read in (store.table, store.ids, lambda s=store: s.done([f"{7:064x}"])):
+                    with pytest.raises(StoreError, match=rf"{path} is damaged: run {7:064x}"):
+                        read()
+            assert store.histories([f"{8:064x}"])
+            assert store.prune(ids=[f"{7:064x}"]) == 1  # it can be done again
+            assert len(store.histories(store.ids())) == 99
+    path.write_bytes(content)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE cells SET parameters = replace(parameters, '8', '9')")
+    connection.close()
+    with (
+        Store(path, readonly=True) as store,
+        pytest.raises(StoreError, match="the parameters of cell 1 is not what was written"),
+    ):
+        store.table()
+
+
+def test_a_run_that_is_lost_is_told(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER run_deleted")
+        connection.execute("DELETE FROM runs WHERE trial = 7")
+    connection.close()
+    with Store(path, readonly=True) as store:
+        for read in (store.table, store.ids, lambda: len(store)):
+            with pytest.raises(StoreError, match="is damaged: runs are missing, or there twice"):
+                read()
+
+
+def test_a_checksum_is_of_values_and_types():
+    # Written in files: these must not change.
+    assert checksum(("a", 7, 0.3, None)) == CHECKSUM
+    others = [("a", 7.0, 0.3, None), ("a", 7, 0.3, "None"), ("b", 7, 0.3, None), ("a", -7, 0.3, 0)]
+    assert CHECKSUM not in map(checksum, others)
+    assert checksum(("a", "b")) != checksum(("ab", ""))
+    with pytest.raises(OverflowError):
+        checksum((2**63,))
+    with pytest.raises(ValueError, match="of type bytes"):
+        checksum((b"a",))
+
+
+@pytest.mark.parametrize("value", [-0.0, math.nan, math.inf, 7, np.float64(0.1), True])
+def test_what_sqlite_makes_of_a_number_is_what_is_checked(value):
+    with Store(":memory:") as store:
+        one = record(1)
+        object.__setattr__(one, "measures", {**one.measures, "snr": value, "diverged": np.True_})
+        store.add([one])
+        (found,) = store.table()["snr"]
+        assert found == value or (found is None and math.isnan(value))
+        assert store.table()["diverged"] == [True]

@@ -1,0 +1,90 @@
+"""Rows of a store: what their columns hold, and their checksums."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import itemgetter
+from typing import Any
+
+from ._record import MEASURES
+
+#: Columns of runs that the checksum of a row is of, in its order.
+CHECKED = (
+    "run_id", "cell", "seed", "trial", "error", *MEASURES, "versions", "machine", "created",
+    "history_checksum",
+)  # fmt: skip
+
+#: What the columns of runs hold that are not of floats.
+KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("run_id", "machine", "created", "versions"), (str,)),
+    **dict.fromkeys(("cell", "seed", "trial", "failed"), (int,)),
+    **dict.fromkeys(("error", "reasons", "guarantee"), (str, type(None))),
+    **dict.fromkeys(("rounds", "iterations", "diverged", "history_checksum"), (int, type(None))),
+    "history": (bytes, type(None)),
+}
+
+_CODES = {int: "q", float: "d", str: "s", type(None): "n"}
+
+
+def checksum(values: Sequence[Any]) -> int:
+    """CRC-32 of the values that a row holds, to the last bit, and of their types.
+
+    Raises
+    ------
+    ValueError
+        If one is of another type than int, float, str and None.
+    OverflowError
+        If an integer has more than 64 bits.
+    """
+    start, pack, numbers, texts = _layout(tuple(map(type, values)))
+    try:
+        packed = pack(*numbers(values))
+    except struct.error as error:
+        raise OverflowError(error) from None
+    return zlib.crc32("\0".join(texts(values)).encode(), zlib.crc32(packed, start))
+
+
+@cache
+def _layout(types: tuple[type, ...]) -> tuple[int, Callable[..., bytes], Any, Any]:
+    """How to make bytes of values of such types: a checksum of the types to begin with, and the
+    numbers and texts among them."""
+    for kind in types:
+        if kind not in _CODES:
+            raise ValueError(f"a value is of type {kind.__name__}")
+    codes = "".join(_CODES[kind] for kind in types)
+    numbers = [i for i, code in enumerate(codes) if code in "qd"]
+    texts = [i for i, code in enumerate(codes) if code == "s"]
+    pack = struct.Struct("<" + "".join(codes[i] for i in numbers)).pack
+    return zlib.crc32(codes.encode()), pack, _picked(numbers), _picked(texts)
+
+
+def _picked(places: Sequence[int]) -> Callable[[Sequence[Any]], Any]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: [values[i] for i in places]
+
+
+def history_checksum(history: Any) -> int | None:
+    """CRC-32 of a history, None of none.
+
+    Raises
+    ------
+    ValueError
+        If it is not of bytes.
+    """
+    if history is None:
+        return None
+    if not isinstance(history, bytes):
+        raise ValueError(f"a history is of type {type(history).__name__}")
+    return zlib.crc32(history)
+
+
+def as_stored(name: str, value: Any) -> Any:
+    """A value as its column gives it back; SQLite has neither NaN nor a zero below zero."""
+    if value is None or value != value:
+        return None
+    kind = KINDS.get(name, (float,))[0]
+    return float(value) + 0.0 if kind is float else kind(value)
