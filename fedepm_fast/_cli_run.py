@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import secrets
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,9 @@ from . import _cli_common as common
 if TYPE_CHECKING:
     from .callbacks import RoundInfo
     from .result import Result
+
+#: What of a private run may be shared.
+RELEASED = "released.json"
 
 
 def run(
@@ -41,7 +43,9 @@ def run(
     objective: common.ObjectiveName = "logistic",
     beta: common.Beta = 1e-3,
     huber_delta: common.Delta = None,
-    seed: common.Seed = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the split and of the run; with --private of the split only.")
+    ] = 0,
     trial: common.Trial = 0,
     private: Annotated[
         bool,
@@ -54,6 +58,14 @@ def run(
     mechanism: common.MechanismName = None,
     delta: common.PrivacyDelta = None,
     clip: common.Clip = None,
+    noise_seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Private: of selections and noise. No guarantee below 2^32; else keep it secret.",
+            show_default="fresh from the operating system",
+            metavar="N",
+        ),
+    ] = None,
     public_scaling: Annotated[
         bool,
         typer.Option(
@@ -81,7 +93,7 @@ def run(
 
     Without options: FedEPM on Adult, 100 clients, 12 local steps.
     """
-    from ._validation import check_choice
+    from ._validation import MAX_SEED, check_choice, check_int
     from .algorithms import ALGORITHMS
     from .runner import make_problem
 
@@ -96,9 +108,8 @@ def run(
         for name, instead in (("epsilon", "--total-epsilon"), ("max_rounds", "--rounds")):
             if common.was_given(ctx, name):
                 raise ValueError(f"{name} has no meaning with --private: give {instead}")
-        if not common.was_given(ctx, "seed"):
-            # Private runs that share a seed share their noise.
-            seed = secrets.randbits(63)
+        if noise_seed is not None:
+            check_int("noise_seed", noise_seed, high=MAX_SEED)
         if stopping == "none":
             stopping = None  # as it is anyway
         own = {name: value for name, value in options.items() if common.was_given(ctx, name)}
@@ -108,7 +119,7 @@ def run(
     else:
         for name, value in (
             ("total_epsilon", total_epsilon), ("mechanism", mechanism), ("delta", delta),
-            ("clip", clip), ("public_scaling", public_scaling or None),
+            ("clip", clip), ("noise_seed", noise_seed), ("public_scaling", public_scaling or None),
         ):  # fmt: skip
             if value is not None:
                 raise ValueError(f"{name} needs --private")
@@ -125,7 +136,8 @@ def run(
             chosen,
             federated,
             objective=goal,
-            seed=seed,
+            # The split shows in what a private run releases, its clients' sizes.
+            seed=noise_seed if private else seed,
             trial=trial,
             stopping=stopping,
             rounds=rounds,
@@ -149,6 +161,12 @@ def run(
         with common.writing(paths):
             write(out, result, record, optimum, paths)
         lines.append(common.wrote(paths))
+        if private:
+            lines.append(
+                f"of these only {RELEASED} may be shared, under its guarantee"
+                if out / RELEASED in paths
+                else "none of these may be shared: the run has no guarantee"
+            )
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
     common.tell_where_runs_ended([result])
 
@@ -190,8 +208,8 @@ def write(
     paths.append(out / "history.csv")
     common.write_summary(out, record, paths)
     if not result.guarantee.startswith("none"):
-        result.release().save(out / "released.json")
-        paths.append(out / "released.json")
+        result.release().save(out / RELEASED)
+        paths.append(out / RELEASED)
     common.write_figure(out / "history", [result], optimum, paths)
 
 

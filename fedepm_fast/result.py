@@ -414,12 +414,7 @@ class Result:
 
     @classmethod
     def _from_files(cls, files: Mapping[str, Any], meta: Mapping[str, Any]) -> Result:
-        settings = meta["settings"]
-        if "privacy" in settings:
-            from .privacy.runs import as_true
-
-            settings = settings | {"privacy": as_true(settings["privacy"])}
-        return cls(
+        result = cls(
             algorithm=meta["parameters"],
             objective=meta["objective"],
             data=meta["data"],
@@ -432,10 +427,15 @@ class Result:
             total_time=meta["total_time"],
             start_objective=meta.get("start_objective", math.nan),
             slack=meta.get("slack", 0.0),
-            settings=settings,
+            settings=meta["settings"],
             versions=meta["versions"],
             **{name: files[name] for name in _ARRAYS},
         )
+        if "privacy" not in result.settings:
+            return result
+        from .privacy.runs import as_true
+
+        return as_true(result)
 
 
 def _finite(value: float) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import platform
-import secrets
 import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -91,7 +90,9 @@ def run(
     seed, trial : int
         The result is a pure function of these two and the other arguments. The seed is 0 by
         default; with a mechanism it is drawn from the operating system, for runs that share one
-        share their noise, and is in the result.
+        share their noise, and is in the result. A private run of a given seed has no guarantee
+        if that is below 2**32, where all can be tried, or the seed of the split of `data`; that
+        any other one is secret, and used once, is the user's word.
     stopping : str or StoppingRule, optional
         ``"released"``, ``"text"``, ``"none"`` or a rule, which may be of a class of your own
         (see `StoppingRule`); by default the preset's.
@@ -159,7 +160,7 @@ def run(
     start = None if start is None else check_start(start, m, n)
     if randomness is None:
         if seed is None:
-            seed = 0 if resolved.mechanism is None else secrets.randbits(64)
+            seed = 0 if resolved.mechanism is None else private.fresh_seed()
         source: Any = CounterRandomness(seed, trial)
     else:
         if not isinstance(randomness, GivenRandomness):

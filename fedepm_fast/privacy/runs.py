@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import secrets
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._record import SHARED_SEED
-from .._validation import check_int
+from .._validation import MAX_SEED, check_int
 from ..algorithms import Algorithm, FedEPM
 from ..callbacks import Callback, RoundInfo, Rounds
 from ..data import FederatedData, column_norms
@@ -45,14 +47,45 @@ SIMULATED = (
 #: The same as earlier versions put it, some of which said nothing.
 _ONCE_SIMULATED = " (simulated, for a seed that is secret and of this run only)"
 
+#: Seeds below it are few enough to try them all: what is released tells which one it was.
+GUESSABLE = 2**32
 
-def as_true(privacy: dict[str, Any]) -> dict[str, Any]:
-    """The report of a saved run, with the conditions that earlier versions left out."""
+GUESSED = (
+    "none: the seed is below 2^32, and found by trying them all, and with it the noise; without "
+    "one a run draws its own"
+)
+
+OF_THE_SPLIT = (
+    "none: the seed is that of the split as well, which is no secret and of which the clients' "
+    "sizes are a function; without one a run draws its own"
+)
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system's entropy, none that can be guessed."""
+    return GUESSABLE + secrets.randbelow(MAX_SEED + 1 - GUESSABLE)
+
+
+def _why_known(seed: int, description: Mapping[str, Any]) -> str:
+    """Why a seed is no secret, be it given or drawn; empty if it can be one."""
+    if seed < GUESSABLE:
+        return GUESSED
+    return OF_THE_SPLIT if seed == description.get("split_seed") else ""
+
+
+def as_true(result: Result) -> Result:
+    """A saved run with the guarantee that it has, of which earlier versions said too much."""
+    privacy = result.settings.get("privacy")
+    if privacy is None or str(privacy["guarantee"]).startswith("none"):
+        return result
+    if result.seed is not None and (why := _why_known(result.seed, result.data)):
+        return _without_guarantee(result, why)
     text = str(privacy["guarantee"])
-    if text.startswith("none") or text.endswith(SIMULATED):
-        return privacy
+    if text.endswith(SIMULATED):
+        return result
     guarantee = text.removesuffix(_ONCE_SIMULATED) + SIMULATED
-    return privacy | {"guarantee": guarantee, "not_private": NOT_PRIVATE}
+    privacy = privacy | {"guarantee": guarantee, "not_private": NOT_PRIVATE}
+    return dataclasses.replace(result, settings=result.settings | {"privacy": privacy})
 
 
 def fixed_rounds(stopping: Any, rounds: int | None, max_rounds: int) -> int:
@@ -249,6 +282,8 @@ def report(
     }
     if type(randomness) is not CounterRandomness:
         return _withdrawn(found, spent, "none: selections and noise were given from outside")
+    if why := _why_known(randomness.seed, problem.data.description):
+        return _withdrawn(found, spent, why)
     return found, spent
 
 
@@ -260,10 +295,13 @@ def _withdrawn(report: dict[str, Any], spent: Array, why: str) -> tuple[dict[str
 
 def share_a_seed(result: Result) -> Result:
     """`result` as one of several runs of its seed, which takes any guarantee from it."""
-    if "privacy" not in result.settings:
-        return result
+    return _without_guarantee(result, SHARED_SEED) if "privacy" in result.settings else result
+
+
+def _without_guarantee(result: Result, why: str) -> Result:
+    """A private run whose guarantee is withdrawn."""
     spent = result.history["epsilon_clients"]
-    found, spent = _withdrawn(result.settings["privacy"], spent, SHARED_SEED)
+    found, spent = _withdrawn(result.settings["privacy"], spent, why)
     return dataclasses.replace(
         result,
         settings=result.settings | {"privacy": found},

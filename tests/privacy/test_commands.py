@@ -16,6 +16,9 @@ from fedepm_fast.privacy.audit import audit
 from fedepm_fast.privacy.defaults import SETTINGS, private_settings
 from fedepm_fast.privacy.tradeoff import Tradeoff, tradeoff
 
+#: A seed of runs that have a guarantee.
+SECRET = 987654321987
+
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.25, 0.5, 1, 2, 5, 20, 1e3])
 def test_settings_are_those_of_the_nearest_budget(epsilon):
@@ -39,8 +42,8 @@ def test_private_run_on_adult_closes_most_of_the_way(capsys, tmp_path):
         5,
         "--clients",
         100,
-        "--seed",
-        0,
+        "--noise-seed",
+        SECRET,
         "--stopping",
         "none",
         "--out",
@@ -54,12 +57,52 @@ def test_private_run_on_adult_closes_most_of_the_way(capsys, tmp_path):
     data = datasets.adult(clients=100, seed=0)
     mechanism = LaplaceMechanism(total_epsilon=5.0, public_scaling=True)
     rounds = settings.pop("rounds")
-    want = run(FedEPM(mechanism=mechanism, **settings), data, rounds=rounds, seed=0)
+    want = run(FedEPM(mechanism=mechanism, **settings), data, rounds=rounds, seed=SECRET)
     np.testing.assert_array_equal(result.Z, want.Z)
     # The optimum is about 0.566, the start 0.693.
     assert result.mean_objective < 0.58
     record = json.loads((tmp_path / "summary.json").read_text())
     assert record["guarantee"].startswith("each client: epsilon <= 5")
+    assert out.endswith("\nof these only released.json may be shared, under its guarantee\n")
+
+
+def test_what_is_released_does_not_tell_the_seed_of_the_noise(capsys, tmp_path):
+    def private(*options):
+        # Where the run ends is not asked: noise may lead it above its start.
+        return fedepm(
+            capsys,
+            "run",
+            "--private",
+            "--total-epsilon",
+            1,
+            "--clients",
+            5,
+            "--rounds",
+            1,
+            *options,
+        )[1]
+
+    # The split is the given seed's, or that of 0: its clients' sizes are public.
+    for options, split in ((["--seed", 5], 5), ([], 0)):
+        first, second = (json.loads(private(*options, "--json")) for _ in range(2))
+        sizes = datasets.adult(clients=5, seed=split).client_sizes.tolist()
+        for record in (first, second):
+            assert record["data"]["split_seed"] == split and record["seed"] >= 2**32
+            assert record["settings"]["privacy"]["client_sizes"] == sizes
+            assert record["guarantee"].startswith("each client: epsilon <= 1 (pure)")
+        assert first["seed"] != second["seed"] and first["x"] != second["x"]
+    given = ["--seed", SECRET, "--noise-seed"]
+    for known, why in ((7, "below 2^32"), (SECRET, "that of the split as well")):
+        out = " ".join(private(*given, known, "--out", tmp_path).split())
+        assert "privacy guarantee none: the seed is " + why in out
+        assert out.endswith("none of these may be shared: the run has no guarantee")
+        assert not (tmp_path / "released.json").exists()
+
+
+def test_the_help_says_which_seed_is_which(capsys):
+    text = " ".join(re.sub("[│|]", " ", fedepm(capsys, "run", "--help")[1]).split())
+    assert "Of the split and of the run; with --private of the split only." in text
+    assert "[default: (fresh from the operating system)]" in text
 
 
 def test_own_options_override_the_settings(capsys):
@@ -112,6 +155,8 @@ def test_the_law_of_the_noise_is_named(capsys, options, law, delta, words):
     (["--clip", 1], "--clip needs --private"),
     (["--mechanism", "laplace"], "--mechanism needs --private"),
     (["--private", "--total-epsilon", 1, "--mechanism", "none"], "--mechanism must be one of"),
+    (["--noise-seed", 1], "--noise-seed needs --private"),
+    (["--private", "--total-epsilon", 1, "--noise-seed", -1], "--noise-seed must be an integer"),
     (["--private", "--total-epsilon", 0], "--total-epsilon must be"),
     (["--private", "--total-epsilon", 1, "--delta", 1], "--delta must be"),
     (["--private", "--total-epsilon", 1, "--clip", 0], "--clip must be"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +25,23 @@ from fedepm_fast import (
     sweep,
 )
 from fedepm_fast.callbacks import RoundInfo
+from fedepm_fast.partition import EqualParts
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, ReleasedRun, accounting
 from fedepm_fast.privacy.runs import (
+    GUESSED,
     NOT_PRIVATE,
+    OF_THE_SPLIT,
     SHARED_SEED,
     SIMULATED,
     as_true,
+    fresh_seed,
     private_problem,
 )
 from fedepm_fast.randomness import GivenRandomness
 
 LAPLACE = LaplaceMechanism(total_epsilon=2.0)
+#: Of runs that have a guarantee.
+SECRET = 987654321987
 
 
 def scaled(**kwargs):
@@ -44,7 +51,7 @@ def scaled(**kwargs):
 
 def test_what_is_released_is_the_points_and_what_is_public(tmp_path):
     data = scaled()
-    result = run(FedEPM(mechanism=LAPLACE), data, rounds=3, seed=13579)
+    result = run(FedEPM(mechanism=LAPLACE), data, rounds=3, seed=SECRET)
     released = result.release()
     np.testing.assert_array_equal(released.x, result.history["x"])
     assert released.client_sizes == tuple(data.client_sizes) and released.rounds == 3
@@ -63,7 +70,7 @@ def test_what_is_released_is_the_points_and_what_is_public(tmp_path):
         "epsilon", "delta", "epsilon_clients", "relation", "clip", "public",
     }  # fmt: skip
     text = (tmp_path / "released.json").read_text()
-    for secret in ("13579", "accuracy", "elapsed", "content", "run_id", "snr"):
+    for secret in (str(SECRET), 'seed"', "accuracy", "elapsed", "content", "run_id", "snr"):
         assert secret not in text
     again = ReleasedRun.load(tmp_path / "released.json")
     np.testing.assert_array_equal(again.x, released.x)
@@ -173,7 +180,7 @@ def test_laplace_noise_of_a_delta():
     spent = total.spent(multipliers, uploads)
     assert (spent <= 2.5).all() and (spent[:3] >= 2.5 * (1 - accounting.LAPLACE_SLACK)).all()
     assert total.guarantee(spent.max()).startswith("each client: epsilon <= 2.5 at delta 1e-05, ")
-    result = run(FedEPM(mechanism=total), scaled(m=4), rounds=3, seed=1)
+    result = run(FedEPM(mechanism=total), scaled(m=4), rounds=3, seed=SECRET)
     assert result.settings["privacy"]["delta"] == 1e-5
     assert result.guarantee.startswith("each client: epsilon <= 2.5 at delta 1e-05, for each")
     with pytest.raises(ValueError, match="delta must be"):
@@ -237,8 +244,53 @@ def test_accounts_are_computed_once():
 DATA = Path(__file__).parents[1] / "data"
 
 
+@pytest.mark.parametrize("seed, split, why", [
+    (0, None, GUESSED), (2**32 - 1, None, GUESSED), (2**32, None, ""), (2**64 - 1, None, ""),
+    (SECRET, SECRET, OF_THE_SPLIT), (SECRET + 1, SECRET, ""), (None, None, ""),
+])  # fmt: skip
+def test_a_seed_that_is_known_gives_no_guarantee(tmp_path, seed, split, why):
+    data = scaled()
+    if split is not None:
+        data = FederatedData.split(data.features, data.labels, EqualParts(5), seed=split)
+    result = run(FedEPM(mechanism=LAPLACE), data, rounds=2, seed=seed)
+    result.save(tmp_path / "result.npz")
+    for found in (result, Result.load(tmp_path / "result.npz")):
+        spent, epsilon = found.history["epsilon"], found.settings["privacy"]["epsilon"]
+        if why:
+            assert found.guarantee == why and why.startswith("none: ") and epsilon is None
+            assert list(spent) == [0, np.inf, np.inf]
+            with pytest.raises(ValueError, match="must have a privacy guarantee to be released"):
+                found.release()
+        else:
+            assert found.guarantee.startswith("each client: epsilon <= 2 (pure)")
+            assert found.guarantee.endswith(SIMULATED) and epsilon == pytest.approx(2)
+            assert list(found.release().privacy["epsilon_clients"]) == list(
+                found.history["epsilon_clients"][-1]
+            )
+    # Earlier versions saved the same run with a guarantee.
+    said = result.settings["privacy"] | {"guarantee": "each client: epsilon <= 2 (pure)"}
+    spent = {name: np.zeros_like(result.history[name]) for name in ("epsilon", "epsilon_clients")}
+    replace(
+        result, settings=result.settings | {"privacy": said}, history=result.history | spent
+    ).save(tmp_path / "before.npz")
+    again = Result.load(tmp_path / "before.npz")
+    assert again.guarantee == (why or "each client: epsilon <= 2 (pure)" + SIMULATED)
+
+
+def test_seeds_that_runs_draw_cannot_be_guessed():
+    drawn = {fresh_seed() for _ in range(1000)}
+    assert len(drawn) == 1000 and min(drawn) >= 2**32 and 2**63 < max(drawn) < 2**64
+    assert min(drawn) < 2**57  # the upper bits are drawn too
+
+
 def test_a_result_of_before_states_todays_conditions(tmp_path):
-    result = Result.load(DATA / "private_result_before.npz")
+    before = Result.load(DATA / "private_result_before.npz")
+    assert before.guarantee == GUESSED and before.seed < 2**32
+    said = before.settings["privacy"] | {"guarantee": "each client: epsilon <= 2 (pure), for each "
+                                         "record of a client, replace-one"}  # fmt: skip
+    secret = replace(before, seed=SECRET, settings=before.settings | {"privacy": said})
+    secret.save(tmp_path / "secret.npz")
+    result = Result.load(tmp_path / "secret.npz")
     want = "each client: epsilon <= 2 (pure), for each record of a client, replace-one" + SIMULATED
     assert result.guarantee == want and "in exact arithmetic" in want
     privacy = result.settings["privacy"]
@@ -258,7 +310,10 @@ def test_a_result_of_before_states_todays_conditions(tmp_path):
      "none: selections and noise were given from outside"),
 ])  # fmt: skip
 def test_guarantees_of_any_version_are_true_as_read(said, means):
-    assert as_true({"guarantee": said, "not_private": "x"})["guarantee"] == means
+    result = run(FedEPM(mechanism=LAPLACE), scaled(), rounds=1)
+    privacy = {"guarantee": said, "not_private": "x"}
+    saved = replace(result, settings=result.settings | {"privacy": privacy})
+    assert as_true(saved).guarantee == means
 
 
 def test_a_store_of_before_states_no_guarantee(tmp_path, capsys):
