@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
@@ -34,6 +35,11 @@ log = logging.getLogger("fedepm_fast.flower")
 #: Strategies that compare clients, or read more of each than its arrays: shown one client that
 #: sent the aggregate, they would do nothing, or fail.
 BY_CLIENT = ("Bulyan", "FedXgbBagging", "FedXgbCyclic", "Krum", "MultiKrum", "QFedAvg")
+
+NOISE_OF_A_MEAN = (
+    "its noise is for the mean of the clients, and one client moves ENS by several times as much: "
+    "the epsilon that it states does not hold"
+)
 
 
 class Reply(NamedTuple):
@@ -85,6 +91,12 @@ class ElasticNetAggregate(Strategy):
 
     Notes
     -----
+    *Flower's central differential privacy does not hold of it.* The wrappers
+    ``DifferentialPrivacy...`` add noise for a mean, which one of m clients with a clipped update
+    moves by a known amount. It moves ENS by more: with c = 0.5 and 10 clients by up to 2.6 times
+    as much for 10 coordinates and 5 times for 1,000, with a large c by up to m / 2 times. A
+    wrapper around this class is told so in the log; the epsilon that it states is too small.
+
     A client may send any real dtype, whatever the model has: in a round, the one of most clients
     counts, of equally many the model's. Replies of another dtype, malformed replies, and such
     that hold NaN, inf, or integers beyond 2**53, are logged with node and fault and left out.
@@ -109,6 +121,7 @@ class ElasticNetAggregate(Strategy):
         self.c = check_real("c", c, low=0.0)
         self.weights = check_choice("weights", weights, ("equal", "examples"))
         self.threads = None if threads is None else check_int("threads", threads, low=1)
+        self._told = False
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
         #: The strategy's last, which may have wider dtypes than the model.
@@ -121,6 +134,10 @@ class ElasticNetAggregate(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
+        caller = sys._getframe(1).f_locals.get("self")
+        if not self._told and any("DifferentialPrivacy" in c.__name__ for c in type(caller).mro()):
+            log.warning("%s: %s", type(caller).__name__, NOISE_OF_A_MEAN)
+            self._told = True
         self._shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         if arrays is not self._result:  # a model, and no strategy's result
             self._dtypes = {name: real_dtype(name, array.dtype) for name, array in arrays.items()}

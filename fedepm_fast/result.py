@@ -68,7 +68,7 @@ class Result:
         (seconds), ``snr`` (NaN until a client has taken part). They are of the rows as given,
         also with a mechanism, whose clients clip theirs; then there are ``epsilon``,
         the most that a client has spent, and ``epsilon_clients``, what each has, of shape
-        ``(rounds + 1, m)``.
+        ``(rounds + 1, m)``; of a seed that is no secret, what it would be if it were.
     snr_clients : ndarray of shape (m,)
         ``log10(|w_i| / |noise_i|)`` of each client's last upload; NaN for a client that never
         took part, inf without noise.

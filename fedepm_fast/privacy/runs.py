@@ -79,13 +79,23 @@ def as_true(result: Result) -> Result:
     if privacy is None or str(privacy["guarantee"]).startswith("none"):
         return result
     if result.seed is not None and (why := _why_known(result.seed, result.data)):
-        return _without_guarantee(result, why)
+        return _stating(result, _none(why))
     text = str(privacy["guarantee"])
     if text.endswith(SIMULATED):
         return result
     guarantee = text.removesuffix(_ONCE_SIMULATED) + SIMULATED
-    privacy = privacy | {"guarantee": guarantee, "not_private": NOT_PRIVATE}
+    return _stating(result, {"guarantee": guarantee, "not_private": NOT_PRIVATE})
+
+
+def _stating(result: Result, said: dict[str, Any]) -> Result:
+    """A private run whose report says something else."""
+    privacy = result.settings["privacy"] | said
     return dataclasses.replace(result, settings=result.settings | {"privacy": privacy})
+
+
+def _none(why: str) -> dict[str, Any]:
+    """What a report says without a guarantee."""
+    return {"guarantee": why, "epsilon": None, "epsilon_clients": None}
 
 
 def fixed_rounds(stopping: Any, rounds: int | None, max_rounds: int) -> int:
@@ -283,27 +293,22 @@ def report(
     if type(randomness) is not CounterRandomness:
         return _withdrawn(found, spent, "none: selections and noise were given from outside")
     if why := _why_known(randomness.seed, problem.data.description):
-        return _withdrawn(found, spent, why)
+        return found | _none(why), spent  # in the history the account, were the seed secret
     return found, spent
 
 
 def _withdrawn(report: dict[str, Any], spent: Array, why: str) -> tuple[dict[str, Any], Array]:
     """A report and spending without their guarantee: what was spent at all has no bound."""
-    none = {"guarantee": why, "epsilon": None, "epsilon_clients": None}
-    return report | none, np.where(spent > 0, np.inf, 0.0)
+    return report | _none(why), np.where(spent > 0, np.inf, 0.0)
 
 
 def share_a_seed(result: Result) -> Result:
     """`result` as one of several runs of its seed, which takes any guarantee from it."""
-    return _without_guarantee(result, SHARED_SEED) if "privacy" in result.settings else result
-
-
-def _without_guarantee(result: Result, why: str) -> Result:
-    """A private run whose guarantee is withdrawn."""
+    if "privacy" not in result.settings:
+        return result
     spent = result.history["epsilon_clients"]
-    found, spent = _withdrawn(result.settings["privacy"], spent, why)
+    found, spent = _withdrawn(result.settings["privacy"], spent, SHARED_SEED)
     return dataclasses.replace(
-        result,
-        settings=result.settings | {"privacy": found},
+        _stating(result, found),
         history=result.history | {"epsilon": spent.max(axis=1), "epsilon_clients": spent},
     )

@@ -316,3 +316,34 @@ def test_what_a_strategy_makes_of_the_point_is_checked():
     arrays, _ = outer.aggregate_train(1, replies(rows, [1] * 2))
     with pytest.raises(ValueError, match="array 'w', as float16, must be finite, got inf"):
         outer.configure_train(2, arrays, ConfigRecord(), NoNodes())
+
+
+@pytest.mark.parametrize("n, c, times", [(10, 0.5, 2.58), (1000, 0.5, 5.0), (10, 1e3, 5.0)])
+def test_one_client_moves_ens_by_more_than_noise_for_a_mean_covers(n, c, times):
+    rows = np.where(np.arange(10)[:, None] < 5, 1.0, -1.0) * np.full(n, n**-0.5)
+    other = rows.copy()
+    other[5] *= -1  # of norm 1, as all
+    moved = [np.linalg.norm(ens(rows, k) - ens(other, k)) for k in (c, 0.0)]
+    assert moved[1] == pytest.approx(2 / 10) and moved[0] / moved[1] == pytest.approx(
+        times, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("clipping", ["Fixed", "Adaptive"])
+@pytest.mark.parametrize("side", ["Server", "Client"])
+def test_wrappers_whose_noise_is_for_a_mean_are_told(caplog, side, clipping):
+    name = f"DifferentialPrivacy{side}Side{clipping}Clipping"
+    options = {"noise_multiplier": 0.01, "num_sampled_clients": 2}
+    options |= {"clipping_norm": 1.0} if clipping == "Fixed" else {}
+    kind = getattr(strategies, name)
+    arrays = ArrayRecord({"w": Array(np.zeros(3))})
+    outer = kind(ElasticNetAggregate(FedAvg(), 0.5), **options)
+    for server_round in (1, 2):
+        outer.configure_train(server_round, arrays, ConfigRecord(), NoNodes())
+    said = [r.message for r in caplog.records if "noise is for the mean" in r.message]
+    assert len(said) == 1 and said[0].startswith(name)
+    caplog.clear()
+    wrapped(FedAvg(), {"w": np.zeros(3)})
+    assert "noise is for the mean" not in caplog.text
+    with pytest.raises(TypeError, match="must be like FedAvg"):
+        ElasticNetAggregate(kind(FedAvg(), **options), 0.5)

@@ -136,8 +136,8 @@ def test_the_law_of_the_noise_is_named(capsys, options, law, delta, words):
         2,
         "--clients",
         50,
-        "--seed",
-        0,
+        "--noise-seed",
+        SECRET,
         "--json",
         *options,
     )
@@ -177,7 +177,7 @@ def test_bad_input_is_one_line_and_code_2(capsys, options, message):
 def test_public_bounds_need_no_word(capsys):
     code, out, err = fedepm(
         capsys, "run", "--private", "--total-epsilon", 1, "--data", "synthetic", "--no-scale",
-        "--clip", 1, "-q", "--clients", 4, "--seed", 0,
+        "--clip", 1, "-q", "--clients", 4, "--noise-seed", SECRET,
     )  # fmt: skip
     # It runs, and four clients do not make up for the noise.
     assert out.startswith("<Result fedepm: ") and "rounds=4" in out and "private" not in out
