@@ -78,7 +78,10 @@ Stopping = Annotated[
     typer.Option(help="released, text or none; by default the preset's.", metavar="RULE"),
 ]
 ObjectiveName = Annotated[
-    str, typer.Option(help="logistic, squared_hinge, multinomial, least_squares or huber.")
+    str,
+    typer.Option(
+        help="logistic, squared_hinge, multinomial, least_squares or huber. No intercept is added."
+    ),
 ]
 Delta = Annotated[
     float | None,
@@ -110,7 +113,11 @@ Clip = Annotated[
 ]
 Data = Annotated[
     str,
-    typer.Option(help="adult, synthetic, or a LIBSVM, CSV, Parquet or NumPy file.", metavar="DATA"),
+    typer.Option(
+        help="adult, synthetic, or a LIBSVM, CSV, Parquet or NumPy file; for an intercept it needs "
+        "a column of ones.",
+        metavar="DATA",
+    ),
 ]
 Label = Annotated[
     str | None,

@@ -169,7 +169,7 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
     from rich.console import Console
     from rich.table import Table
 
-    from .result import label_of
+    from .result import label_of, objective_text
 
     first = results[0]
     of = first.algorithm
@@ -179,6 +179,8 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         f"{of['preset']} preset, local steps {of['local_steps']}, participation "
         f"{of['participation']:g}, seed {first.seed}{trial}",
         f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)",
+        objective_text(first.objective),
+        *([] if first.accuracy is None else [f"accuracy {first.beside}"]),
         f"optimum by BFGS: f*/m = {common.number(optimum)}",
     ):
         print(fill(line, "  "))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .own_losses import ScalarLoss
-from .result import label_of
+from .result import label_of, objective_text
 
 if TYPE_CHECKING:
     from ._tune_result import TuneResult, TuneTrial
@@ -26,6 +26,7 @@ def summary(result: TuneResult) -> str:
     name = label_of(result.algorithm.name)
     lines = [
         f"{name} tuned over {s['folds']} folds of {s['over']}, {len(states)} trials{told}",
+        f"  {'objective':<22}{objective_text(result.objective.describe())}",
         f"  {what:<22}{_measured(result.best)} (trial {result.best.number})",
         f"  {'as given':<22}{_measured(result.default)}",
     ]

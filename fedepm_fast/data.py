@@ -451,6 +451,11 @@ class FederatedData:
     def _slices(self) -> list[slice]:
         return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
 
+    @cached_property
+    def largest_class(self) -> float:
+        """Share of the rows that have the most frequent label."""
+        return float(np.unique(self.labels, return_counts=True)[1].max() / self.n_samples)
+
     def summary(self) -> str:
         """One line: source, rows, features, clients, sizes, and what was made of the table.
 

@@ -125,6 +125,20 @@ class Result:
         return float(self.history["accuracy"][-1]) if "accuracy" in self.history else None
 
     @property
+    def largest_class(self) -> float | None:
+        """Share of the rows that are in the largest class, which naming it always gets right.
+
+        None for regression, and in files of versions that did not record it.
+        """
+        return self.data.get("largest_class")
+
+    @property
+    def beside(self) -> str:
+        """What to read an accuracy with."""
+        share = self.largest_class
+        return "of the training rows" + ("" if share is None else f"; largest class {share:.4f}")
+
+    @property
     def local_time(self) -> float:
         """LCT: mean over the rounds of the selected clients' computing time, seconds."""
         worked = self.history["local_time"][: self.rounds]
@@ -232,7 +246,7 @@ class Result:
         """The measures of the run as plain values; None where a measure does not exist.
 
         ``start_objective`` and ``best_objective`` are f/m at the start and at the best of start
-        and rounds.
+        and rounds, and ``intercept`` is whether one was added to the columns of the data.
         """
         start, best = self._before
         return {
@@ -244,6 +258,8 @@ class Result:
             "rounds": self.rounds,
             "iterations": self.iterations,
             "accuracy": self.accuracy,
+            "largest_class": self.largest_class,
+            "intercept": False if "beta" in self.objective else None,
             "snr": _finite(self.snr),
             "total_time": self.total_time,
             "local_time": self.local_time,
@@ -285,21 +301,12 @@ class Result:
                 f"{a['preset']} preset, local steps {a['local_steps']}, participation "
                 f"{a['participation']:g}, seed {seed}",
             ),
-            (
-                "objective",
-                o["name"]
-                + (
-                    f", beta {o['beta']:g} (weight {o['regularizer']} per client)"
-                    if "beta" in o
-                    else ""
-                )
-                + (f", delta {o['delta']:g}" if "delta" in o else ""),
-            ),
+            ("objective", objective_text(o)),
             ("f(x)/m", f"{self.mean_objective:.{'6f' if self.mean_objective < 1e6 else '6g'}}"),
             ("communication rounds", f"{self.rounds} ({self.iterations} local iterations)"),
             ("total time", f"{self.total_time:.3f} s"),
             ("local time per round", f"{1e3 * self.local_time:.3g} ms"),
-            ("accuracy", "-" if self.accuracy is None else f"{self.accuracy:.4f}"),
+            ("accuracy", "-" if self.accuracy is None else f"{self.accuracy:.4f} ({self.beside})"),
             ("SNR (log10)", "-" if not math.isfinite(self.snr) else f"{self.snr:.3f}"),
             ("noise", self._noise),
             ("privacy guarantee", self.guarantee),
@@ -440,6 +447,16 @@ class Result:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def objective_text(o: Mapping[str, Any]) -> str:
+    """A described objective for people; those of margins are of the columns and nothing else."""
+    text = o["name"]
+    if "beta" in o:
+        text += f", no intercept added, beta {o['beta']:g}"
+        if o["regularizer"] is not None:
+            text += f" (weight {o['regularizer']} per client)"
+    return text + (f", delta {o['delta']:g}" if "delta" in o else "")
 
 
 def label_of(algorithm: str) -> str:

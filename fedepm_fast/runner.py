@@ -208,6 +208,8 @@ def run(
         )  # fmt: skip
         history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
     description = {"description": data.summary(), **data.description}
+    if problem.objective.task != "regression":
+        description["largest_class"] = data.largest_class
     slack = ROUNDING * abs(outcome.at_start) if start is None else NEAR * abs(near)
     return make_result(
         resolved, problem, description, source, engine, outcome, history, settings, slack

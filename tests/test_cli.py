@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -208,6 +209,8 @@ def test_compare_prints_one_table_within_80_columns_and_writes(capsys, tmp_path)
     cells = {line[:15].strip(): line[15:].split() for line in lines}
     results = [Result.load(tmp_path / f"{name}.npz") for name in ("fedepm", "sfedprox", "sfedavg")]
     assert ["FedEPM", "SFedProx", "SFedAvg"] in [line.split() for line in lines]
+    assert "logistic, no intercept added, beta 0.001 (weight beta/d per client)" in lines
+    assert "accuracy of the training rows; largest class 0.7522" in lines
     assert cells["f(x)/m"] == [f"{r.mean_objective:.6f}" for r in results]
     assert cells["rounds (CR)"] == ["2", "2", "2"]
     assert cells["accuracy"] == [f"{r.accuracy:.4f}" for r in results]
@@ -407,6 +410,13 @@ def test_ending_above_the_start_is_said_and_code_1(capsys):
     private += ["--seed", 1]
     code, _, err = fedepm(capsys, "run", *private)
     assert code == 1 and "or a larger --total-epsilon make up for the noise" in err
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "tune"])
+def test_help_says_that_no_intercept_is_added(capsys, command):
+    text = " ".join(re.sub("[│|]", " ", fedepm(capsys, command, "--help")[1]).split())
+    assert "or huber. No intercept is added." in text
+    assert "for an intercept it needs a column of ones." in text
 
 
 def test_interrupt_is_code_130(capsys, monkeypatch):

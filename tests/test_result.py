@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from problems import small_data
 
-from fedepm_fast import DivergenceWarning, FedEPM, Result, SFedAvg, datasets, run
+from fedepm_fast import DivergenceWarning, FedEPM, FederatedData, Result, SFedAvg, datasets, run
+from fedepm_fast.partition import EqualParts
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.privacy.defaults import private_settings
 
@@ -43,6 +44,35 @@ def test_prints_on_one_screen(result):
     assert "not differentially private" in text
     assert "6 (72 local iterations)" in text
     assert "seed 2" in text
+
+
+@pytest.mark.parametrize("share", [0.03, 0.97])
+def test_a_rare_class_is_seen(share, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), np.arange(200) < 200 * share
+    data = FederatedData.split(X, np.where(y, "b", "a"), EqualParts(5))
+    found = run(FedEPM(mu0=10.0), data, rounds=2)
+    assert found.largest_class == found.summary()["largest_class"] == data.largest_class == 0.97
+    text = " ".join(str(found).split())
+    assert f"accuracy {found.accuracy:.4f} (of the training rows; largest class 0.9700)" in text
+    assert "objective logistic, no intercept added, beta 0.001 (weight beta/d per client)" in text
+    assert found.to_dict()["intercept"] is False
+    # A file of before does not say it.
+    del found.data["largest_class"]
+    found.save(tmp_path / "before.npz")
+    before = Result.load(tmp_path / "before.npz")
+    assert before.largest_class is None and "(of the training rows)" in str(before)
+
+
+def test_three_classes_and_numbers():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 3)), np.arange(20) % 5 // 2  # 8, 8 and 4 of each
+    data = FederatedData.split(X, y, EqualParts(2), task="multiclass")
+    found = run(FedEPM(mu0=10.0), data, objective="multinomial", rounds=1)
+    assert found.largest_class == 0.4 and "multinomial, no intercept added, beta" in str(found)
+    data = FederatedData.split(X, y, EqualParts(2), task="regression")
+    found = run(FedEPM(mu0=10.0), data, objective="least_squares", rounds=1)
+    assert found.largest_class is None and "largest class" not in str(found)
 
 
 def test_save_and_load(result, tmp_path):

@@ -421,6 +421,7 @@ def test_the_default_counts_even_outside_the_space():
     assert result.best is result.default
     assert result.algorithm is ALGORITHM
     assert "no trial is better than the algorithm as it was given" in str(result)
+    assert "  objective             logistic, no intercept added, beta 0.001\n" in str(result)
 
 
 @pytest.mark.parametrize(
