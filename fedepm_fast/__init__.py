@@ -6,8 +6,8 @@ kernels for use in other code; ``fedepm run`` does it all from the command line.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+# Nothing is imported here: a Ctrl-C of the command line meanwhile would be a traceback.
+TYPE_CHECKING = False
 
 __version__ = "0.1.0"
 
@@ -102,6 +102,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import (
         aggregation,
         algorithms,
@@ -155,6 +157,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in _HOMES:
         value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
     elif name in __all__:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]  # what signal adds takes time to import
 import os
-import signal
+import sys
 
 #: The exit code after Ctrl-C, as shells have it.
 INTERRUPTED = 130
@@ -15,21 +16,31 @@ def _leave(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
+def _is_command() -> bool:
+    """Whether this process is the command, and not one of its workers, or who imports this."""
+    named = os.path.basename(sys.argv[0] if sys.argv else "").startswith("fedepm")
+    return __name__ == "__main__" or (named and "multiprocessing" not in sys.modules)
+
+
+_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored
+if _ours and _is_command():
+    signal.signal(signal.SIGINT, _leave)
+
+
 def main() -> None:
     """Import the command line, which an interrupt ends without a traceback, and run it."""
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored
-    if ours:
+    if _ours:
         signal.signal(signal.SIGINT, _leave)
     from .cli import main as run
 
     try:
-        if ours:
+        if _ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         run()
     except KeyboardInterrupt:
         _leave()
     finally:
-        if ours:  # all is said: an interrupt of Python's own end is silent
+        if _ours:  # all is said: an interrupt of Python's own end is silent
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -95,7 +95,7 @@ def explained(path: str, timeout: float = 0) -> Iterator[None]:
     try:
         yield
     except OverflowError:
-        raise StoreError(f"{path} holds integers of at most 64 bits") from None
+        raise StoreError(f"{path} holds integers from -2^63 to 2^63 - 1") from None
     except UnicodeDecodeError:  # of a name, in an error of SQLite's
         raise StoreError(f"{path} is damaged: text that is not UTF-8") from None
     except sqlite3.Error as error:

@@ -21,7 +21,7 @@ MAX_SEED = 2**64 - 1
 def check_int(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
     """Return `value` as an int in ``[low, high]``; booleans and fractions are refused.
 
-    Without `high` it may be as large as an integer of 64 bits, `MAX_COUNT`.
+    Without `high` it may be as large as `MAX_COUNT`.
     """
     allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
     if isinstance(value, (bool, np.bool_)):
@@ -33,7 +33,7 @@ def check_int(name: str, value: Any, *, low: int = 0, high: int | None = None) -
             f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}"
         ) from None
     if high is None and number > MAX_COUNT:
-        allowed += " of at most 64 bits"
+        allowed = f"an integer from {low} to {MAX_COUNT}"
     if not low <= number <= (MAX_COUNT if high is None else high):
         raise ValueError(f"{name} must be {allowed}, got {shown(number)}")
     return number

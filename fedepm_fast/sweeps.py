@@ -183,13 +183,17 @@ class Sweep(Sequence[Run]):
 
 
 def _runs(cells: Sequence[Cell], seed: Any, trials: Any) -> list[Run]:
-    seeds = [check_int("seed", s, high=MAX_SEED) for s in as_axis("seed", seed)]
+    # What is given twice counts once.
+    cells = list({cell.run_id(0, 0): cell for cell in cells}.values())
+    seeds = list({check_int("seed", s, high=MAX_SEED): 0 for s in as_axis("seed", seed)})
     numbers: Any = trials
     if not is_axis(trials):
         numbers = range(check_int("trials", trials, low=1))
     # Counted before anything is made of them.
+    if isinstance(numbers, range):
+        check_count("runs", len(cells), len(seeds), len(numbers))
+    numbers = list({check_int("trials", t, high=MAX_SEED): 0 for t in as_axis("trials", numbers)})
     check_count("runs", len(cells), len(seeds), len(numbers))
-    numbers = [check_int("trials", t, high=MAX_SEED) for t in as_axis("trials", numbers)]
     return [Run(c.run_id(s, t), c, s, t) for c in cells for s in seeds for t in numbers]
 
 

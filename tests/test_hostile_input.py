@@ -141,7 +141,7 @@ def test_numbers_of_python_are_refused_by_name(integer):
     assert integer("n", MAX_COUNT) == MAX_COUNT
     with pytest.raises(ValueError, match=r"mu0 must be a finite number in .* 1329 bits"):
         FedEPM(mu0=10**400)
-    with pytest.raises(ValueError, match="n must be an integer >= 0 of at most 64 bits, got 2"):
+    with pytest.raises(ValueError, match=f"n must be an integer from 0 to {MAX_COUNT}, got 2"):
         check_int("n", 2 * 10**30)
     with pytest.raises(ValueError, match="n must be an integer from 0 to 5, got an integer of"):
         check_int("n", 10**5000, high=5)
@@ -151,20 +151,37 @@ def test_numbers_of_python_are_refused_by_name(integer):
 
 
 INTERRUPTED = """
-import os, signal, sys
+import os, sys
 class Interrupt:
     def find_spec(self, name, *rest):
-        if name == "typer":
-            os.kill(os.getpid(), signal.SIGINT)
+        if name == {module!r}:
+            os.kill(os.getpid(), 2)
 sys.meta_path.insert(0, Interrupt())
+sys.argv = ["/bin/fedepm"]
+before = set(sys.modules)
 from fedepm_fast.__main__ import main
+found = sorted(set(sys.modules) - before - {{"__future__", "_signal"}})
+assert found == ["fedepm_fast", "fedepm_fast.__main__"], found  # no time to be interrupted in
+if {module!r} == "none":
+    os.kill(os.getpid(), 2)
 main()
 """
 
 
-def test_an_interrupt_of_the_imports_has_no_traceback():
+@pytest.mark.parametrize("module", ["none", "fedepm_fast.cli", "typer"])
+def test_an_interrupt_of_the_imports_has_no_traceback(module):
     found = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, cwd=ROOT
-    )
-    assert found.returncode == 130
+        [sys.executable, "-c", INTERRUPTED.format(module=module)],
+        capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
     assert (found.stdout, found.stderr) == ("", "interrupted, nothing was written\n")
+    assert found.returncode == 130
+
+
+@pytest.mark.parametrize("setup", ["sys.argv = ['other']", "import multiprocessing.spawn"])
+def test_who_imports_the_entry_keeps_the_interrupt(setup):
+    code = (
+        f"import sys, signal; sys.argv = ['fedepm']; {setup}; import fedepm_fast.__main__; "
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
