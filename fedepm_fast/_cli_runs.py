@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from ._text import pairs, terminal_width
 
 if TYPE_CHECKING:
     from ._cells_table import Summary
-    from .store import Record
+    from .store import Record, Store
 
 app = typer.Typer(help="List, show, compare, export and prune the runs of a store.")
 
@@ -49,6 +50,7 @@ def list_(
 
     check_int("limit", limit, low=0)
     with Store(store, readonly=True) as opened:
+        _tell_absent(opened, where)
         table = opened.table(where)
     total = len(table["run_id"])
     shown = min(limit, total) if limit else total
@@ -139,6 +141,7 @@ def compare(
     from .store import Store
 
     with Store(store, readonly=True) as opened:
+        _tell_absent(opened, where)
         table = opened.table(where)
     names = varying(table) if by is None else [name.strip() for name in by.split(",")]
     for name in names:
@@ -174,6 +177,7 @@ def export(
     check_choice("suffix of the file", out.suffix.lower(), (".csv", ".parquet"))
     check_writable_file("FILE", out)
     with Store(store, readonly=True) as opened:
+        _tell_absent(opened, where)
         count = len(opened.ids(where))
         if out.suffix.lower() == ".csv":
             opened.to_csv(out, where)
@@ -198,11 +202,18 @@ def prune(
     if not store.exists():
         raise FileNotFoundError(f"no store at {store}")
     with Store(store, readonly=dry_run) as opened:
+        _tell_absent(opened, where)
         if dry_run:
             print(f"{len(opened.ids(where))} of {len(opened)} runs would be deleted")
         else:
             total = len(opened)
             print(f"deleted {opened.prune(where)} of {total} runs")
+
+
+def _tell_absent(store: Store, where: list[str] | None) -> None:
+    """Say on standard error which names the conditions ask for that no run has."""
+    for text in store.absent(where):
+        print(f"note: {text}", file=sys.stderr)
 
 
 # Printing ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numbers
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,11 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+#: Names that a message lists at most.
+_SHOWN = 10
+#: A value, in quotes or not.
+_ITEM = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*,""")
+_NUMBERS = {int: r"[+-]?\d+", float: r"[^_]+"}
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -40,6 +46,7 @@ class Condition(NamedTuple):
         What was typed is text for a column of text, even if it looks like a number.
         """
         kinds: dict[Any, Any] = {}
+        found = list(found)
         for value in found:
             kinds.setdefault(_kind(value), value)
         kinds.pop("nothing", None)
@@ -48,7 +55,9 @@ class Condition(NamedTuple):
         values = []
         for value, text in zip(self.values, self.texts or self.values, strict=True):
             kind = _kind(value)
-            if kind in ("nothing", *kinds) or ("truth" in kinds and value in (0, 1)):
+            if isinstance(text, str) and text in found:  # "none" may be a name
+                values.append(text)
+            elif kind in ("nothing", *kinds) or ("truth" in kinds and value in (0, 1)):
                 values.append(value)
             elif "text" in kinds and isinstance(text, str):
                 values.append(text)
@@ -59,6 +68,20 @@ class Condition(NamedTuple):
                     f"kind, got {value!r}"
                 )
         return self._replace(values=values)
+
+    def absent(self, found: Iterable[Any]) -> str | None:
+        """That a column of names, which holds such values, has none that is asked for."""
+        names = sorted({value for value in found if isinstance(value, str)})
+        if not names or self.relation not in ("=", "!="):
+            return None
+        asked = [v for v in self.on(names).values if isinstance(v, str) and v not in names]
+        if not asked:
+            return None
+        more = ", ..." if len(names) > _SHOWN else ""
+        return (
+            f"no run has {self.name} = {' or '.join(asked)}; "
+            f"stored: {', '.join(names[:_SHOWN])}{more}"
+        )
 
     def holds(self, found: Any) -> bool:
         """Whether a value satisfies it; an absent one, None, is only equal to None.
@@ -115,7 +138,8 @@ def _parse(text: str) -> Condition:
             f"where must be conditions such as local_steps=12 or epsilon>=0.3, got {text!r}"
         )
     relation = "=" if match[2] == "==" else match[2]
-    texts = [part.strip() for part in match[3].split(",")]
+    items = _ITEM.findall(match[3] + ",")
+    texts = [item[1:-1] if re.fullmatch(r"""(["']).*\1""", item) else item for item in items]
     values = [_value(part) for part in texts]
     if len(values) > 1 and relation not in ("=", "!="):
         raise ValueError(f"where takes several values for = and != only, got {text!r}")
@@ -125,9 +149,8 @@ def _parse(text: str) -> Condition:
 def _value(text: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
+    for kind, digits in _NUMBERS.items():
+        with suppress(ValueError):
+            if re.fullmatch(digits, text):  # Python itself takes 1_0 for 10
+                return kind(text)
     return text

@@ -261,6 +261,14 @@ class Store:
             **found,
         }
 
+    def absent(self, where: Where) -> list[str]:
+        """Sentences, one for each condition on a column of names that asks for one that no run
+        has; `where` is as in `to_pandas`."""
+        asked = conditions(where)
+        columns = self.table() if asked else {}
+        told = (condition.absent(columns.get(condition.name, ())) for condition in asked)
+        return [text for text in told if text is not None]
+
     def to_pandas(self, where: Where = None, *, ids: Sequence[str] | None = None) -> DataFrame:
         """Runs as a tidy table, one row each, in which no integer is rounded.
 

@@ -300,7 +300,10 @@ def test_a_full_disk_is_one_line(capsys, spec, monkeypatch):
     monkeypatch.setattr(Store, "__init__", little_room)
     code, _, err = fedepm(capsys, "sweep", spec, "--trials", 30)
     assert code == 2
-    assert err == f"error: no space left to write {store}; what it holds is whole\n"
+    assert err == (
+        f"error: no space left to write {store}; what it holds is whole, with "
+        "steps.sqlite-wal if that is beside it\n"
+    )
     monkeypatch.setattr(Store, "__init__", opened)
     with Store(store, readonly=True) as whole:
         assert whole._connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -432,6 +435,10 @@ def test_runs_list(capsys, store):
     rows = json.loads(out)
     with Store(store, readonly=True) as opened:
         assert [row["mean_objective"] for row in rows] == opened.table()["mean_objective"]
+    for command in ("list", "compare", "prune"):
+        code, _, err = fedepm(capsys, "runs", command, store, "--where", "algorithm=FedEPM")
+        assert code == 0
+        assert err.startswith("note: no run has algorithm = FedEPM; stored: fedepm, sfedavg")
     assert fedepm(capsys, "runs", "list", store, "--where", "clients=77")[1].endswith("0 runs\n")
 
 

@@ -154,6 +154,8 @@ def test_where(path, where, trials):
         (["local_steps>four"], "where must compare local_steps, such as 8"),
         (["clients=abc"], "where must compare clients, such as 50, .* got 'abc'"),
         (["clients=50,abc"], "where must compare clients, such as 50, .* got 'abc'"),
+        (["trial=1_0"], "where must compare trial, such as 1, with .* got '1_0'"),
+        (["clients=5_0.0"], "where must compare clients, such as 50, .* got '5_0.0'"),
         (["clients!=true"], "where must compare clients, such as 50, .* got True"),
         ({"algorithm": 3}, "where must compare algorithm, such as 'fedepm', .* got 3"),
         (["rounds>=abc"], "where must compare rounds, such as 1, .* got 'abc'"),
@@ -342,6 +344,28 @@ def test_prune_deletes_what_it_is_told_and_gives_the_space_back(path):
         cells = store._connection.execute("SELECT count(*) FROM cells").fetchone()
         assert cells == (1,)
     assert path.stat().st_size < size
+
+
+@pytest.mark.parametrize(
+    ("where", "count", "told"),
+    [
+        ("algorithm='fedepm'", 4, []),
+        ('algorithm = "fedepm" , "x,y"', 5, []),
+        ("noise=none", 5, []),
+        ("algorithm=FedEPM", 0, ["no run has algorithm = FedEPM; stored: fedepm, x,y"]),
+        ("algorithm=1,None", 0, ["no run has algorithm = 1; stored: fedepm, x,y"]),
+        ("algorithm!=a,b", 5, ["no run has algorithm = a or b; stored: fedepm, x,y"]),
+        ("machine=there", 0, ["no run has machine = there; stored: here"]),
+        ("local_steps=99", 0, []),
+        ("local_steps='4'", 5, []),
+    ],
+)
+def test_names_that_no_run_has_are_told(where, count, told):
+    with Store(":memory:") as store:
+        store.add([record(i, noise="none") for i in range(4)])
+        store.add([record(5, algorithm="x,y", noise="none")])
+        assert len(store.ids([where])) == count
+        assert store.absent([where]) == told
 
 
 def test_exports_are_the_table(path, tmp_path):

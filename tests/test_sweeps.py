@@ -335,6 +335,6 @@ def test_what_does_not_fit_is_found_before_any_work(tmp_path):
 
 def test_runs_that_are_given_twice_are_counted_once():
     for given in ({"trials": 10**12}, {"trials": range(10**12)}):
-        with pytest.raises(ValueError, match="at most 1,000,000 runs, got 1,000,000,000,000$"):
+        with pytest.raises(ValueError, match=r"runs, got 1,000,000,000,000$"):
             Sweep(FedEPM(), clients=[10, 10], seed=[3, 3], rounds=2, **given)
     assert len(Sweep(FedEPM(), clients=[10, 10], seed=[3, 3], trials=[1, 1, 2], rounds=2)) == 2
