@@ -52,7 +52,7 @@ def audit(
 
     A client's record is one of two; an observer of its uploads decides which. Without options of a
     plan: both presets and three private plans, with confidence 95 %. With --total-epsilon: the plan
-    of `fedepm run --private` with the same options. With --preset, --noise or --epsilon: the
+    of fedepm run --private with the same options. With --preset, --noise or --epsilon: the
     paper's noise.
     """
     from ._validation import check_int
