@@ -1,10 +1,10 @@
 """ENS from counts and sums: for uploads that do not fit in memory, or that nobody may see.
 
 `EnsSearch` asks, for a point t of its choice in every coordinate, how much weight lies above
-it, and after a few rounds of that has the exact solution. What answers may be a loop over blocks
-of rows (`ens_blocks`), shards on other machines, or a secure-aggregation protocol that reveals
-nothing but sums over the clients. The memory is nine arrays of n numbers, whatever the number
-of clients.
+it, until it has the exact solution: some 70 times where counts are all it is told, five to ten
+times where it is told the neighbours of t as well. What answers may be a loop over blocks of rows
+(`ens_blocks`), shards on other machines, or a secure-aggregation protocol that reveals nothing
+but sums over the clients. The memory is nine arrays of n numbers, whatever the number of clients.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ Array = NDArray[np.float64]
 BLOCK_BYTES = 1 << 26
 #: float32 rows are widened so many numbers at a time.
 _WIDEN = 1 << 20
+#: Answers are checked so many coordinates at a time.
+_CHECKED = 1 << 14
+#: What rounding may do to sums of weights, as a share of all of it.
+_ROUNDING = 1e-9
+_LEAST = float(np.finfo(np.float64).smallest_subnormal)
+#: From this step on a search by counts alone halves the floats that are left, 2**64 at most.
+_HALVES = 6
 #: Overflow is dealt with; without compilation NumPy would also talk about it.
 _quiet = np.errstate(over="ignore", divide="ignore", invalid="ignore")
 
@@ -42,10 +49,12 @@ class EnsSearch:
         Sum of the weights p_i; the number of clients where they are equal.
     c : float
         ``lam / eta``, at least 0.
-    smallest : float
-        The smallest weight, 1 where they are equal.
+    smallest : float, optional
+        The smallest weight, where clients differ in it. By default every client weighs 1, and
+        answers are whole numbers.
     squares : array_like of shape (n,), optional
-        ``sum_i p_i * z_i^2``: not needed, but a better first step saves counts.
+        ``sum_i p_i * z_i^2``, infinite where it overflows: a better first step, which saves an
+        answer or two where `update` is told the neighbours, and none where it is not.
 
     Attributes
     ----------
@@ -53,6 +62,18 @@ class EnsSearch:
         Where to count next: give `update` the weight of ``{i : z_i > point}``.
     done : bool
         Whether every coordinate is solved.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
+
+    Notes
+    -----
+    All coordinates are asked about at once, until the last is solved. By counts alone that takes
+    at most 71 answers, whatever the data: a solution that is some client's number has to be found
+    among all floats. For 100 clients of 2,000 or 20,000 normal numbers it is 68 for c = 0.5 and
+    for a large c, and 1 for c = 0. With the neighbours of `point` it is 4 to 10.
 
     Examples
     --------
@@ -69,13 +90,25 @@ class EnsSearch:
         total: float,
         c: float,
         *,
-        smallest: float = 1.0,
+        smallest: float | None = None,
         squares: ArrayLike | None = None,
     ) -> None:
         self._total = boundary.real("total", total, low=0.0, open_low=True)
         self._c = boundary.real("c", c, low=0.0)
         self._c = min(self._c, LARGEST_C[8])
-        self._smallest = boundary.real("smallest", smallest, low=0.0, open_low=True)
+        #: Whether counts are of clients, and so whole.
+        self._whole = smallest is None
+        if smallest is None:
+            if not self._total.is_integer():
+                raise ValueError(
+                    "total must be the number of clients, unless smallest tells that their "
+                    f"weights differ, got {total!r}"
+                )
+            self._smallest = 1.0
+        else:
+            self._smallest = boundary.real("smallest", smallest, low=0.0, open_low=True)
+            if self._smallest > self._total:
+                raise ValueError(f"smallest must be at most total = {total!r}, got {smallest!r}")
         sums = boundary.as_floats("sums", sums, ndim=1).astype(np.float64, copy=False)
         boundary.check_finite("sums", sums)
         self._mean = sums / self._total
@@ -85,10 +118,12 @@ class EnsSearch:
         if squares is not None:
             squares = boundary.as_floats("squares", squares, ndim=1)
             boundary.check_shape("squares", squares, (n,))
+            _check_all("squares", "must be at least 0", squares, squares >= 0.0)
             self._slope = _slopes(self._mean, squares.astype(np.float64), self._total, self._c)
         # The bracket comes with the first answer: until then a block of rows may need the room.
         self._bracket: list[Array] = []
         self._step = 0
+        self._neighbours = True
         self.done = n == 0
 
     @_quiet
@@ -110,6 +145,22 @@ class EnsSearch:
         -------
         bool
             `done`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Naming the argument and the index: for what cannot be a count (above the total weight,
+            not finite, between whole clients), what is no neighbour of `point`, and answers that
+            are inconsistent with earlier ones: the weight above a point can but fall as the point
+            rises. The search is as it was before, then, and `point` may be answered again.
+
+        Notes
+        -----
+        Weights are compared to a billionth of their sum, to allow for rounding. A client that
+        drops out, or changes its numbers, after it was counted is found where fewer lie above a
+        point than did above a higher one. It cannot be found where it was not above, nor when it
+        leaves between `sums` and the first answer: the solution is that of no data, then. Have
+        the protocol count those who answer each time, too.
         """
         n = len(self.point)
         above = boundary.as_floats("above", above, ndim=1).astype(np.float64, copy=False)
@@ -125,6 +176,9 @@ class EnsSearch:
             boundary.check_shape("next_above", high, (n,))
         else:
             low = high = self.point
+        for first in range(0, n, _CHECKED):
+            self._check(slice(first, first + _CHECKED), above, low, high, known)
+        self._neighbours &= known
         if self._step == 0:
             slope = np.full(n, np.inf) if self._slope is None else self._slope
             self._bracket = [np.full(n, -np.inf), np.full(n, np.inf), slope, np.full(n, np.nan)]
@@ -139,12 +193,54 @@ class EnsSearch:
             self.point += 0.0  # of zeros of either sign +0.0
         return self.done
 
+    def _check(self, of: slice, above: Array, low: Array, high: Array, known: bool) -> None:
+        """Raise ValueError for coordinates whose answer cannot be."""
+        first, total, least = of.start, self._total, self._smallest
+        slack = 0.0 if self._whole else _ROUNDING * total
+        above, t, low, high = above[of], self.point[of], low[of], high[of]
+        if self._whole:
+            rule = f"must be a whole number from 0 to {total:.0f}"
+            possible = (above >= 0.0) & (above <= total) & (above == np.floor(above))
+        else:
+            rule = f"must be 0, {total!r}, or from {least!r} to {total - least!r}"
+            possible = (above >= least - slack) & (above <= total - least + slack)
+            possible |= (np.abs(above) <= slack) | (np.abs(above - total) <= slack)
+        _check_all("above", rule, above, possible, first)
+        if known:
+            none, every = above <= slack, above >= total - slack
+            # Weights so small that rounding hides them may lie on either side.
+            ends = every == np.isneginf(low) if self._whole else every | (low > -np.inf)
+            rule = "must be at most point, and -inf where all are above"
+            _check_all("below", rule, low, ends & (low <= t), first)
+            ends = none == np.isposinf(high) if self._whole else none | (high < np.inf)
+            rule = "must be above point, and inf where none are"
+            _check_all("next_above", rule, high, ends & (high > t), first)
+        if self._step == 0:
+            return
+        earlier = "is inconsistent with earlier answers: did a client leave, or change its numbers?"
+        lo, hi, most, fewest = (array[of] for array in self._bracket)
+        solved = lo == hi
+        # The number at a solved point no longer counts as above it.
+        fewest = fewest - np.where(solved, 0.5 * least, 0.0)
+        wrong = (above > most + slack) | (above < fewest - slack)  # False for bounds that are NaN
+        _check_all("above", earlier, above, ~wrong, first)
+        if known and self._neighbours:
+            _check_all("below", earlier, low, solved | (low >= lo), first)
+            _check_all("next_above", earlier, high, solved | (high <= hi), first)
+
     @property
     def solution(self) -> Array:
         """The solution, shape (n,), once `done`."""
         if not self.done:
             raise RuntimeError("the search is not done: answer point with update() until it is")
         return self.point
+
+
+def _check_all(name: str, rule: str, array: Array, good: Any, first: int = 0) -> None:
+    """Raise ValueError for the first entry that is not `good`."""
+    if not good.all():
+        j = int(np.argmin(good))
+        raise ValueError(f"{name} {rule}, got {array[j]!s} at index {j + first}")
 
 
 @kernel
@@ -206,6 +302,9 @@ def _advance(
                 lo[j] = hi[j] = point[j] = max(lo[j], hi[j])
                 continue
         else:
+            if t == u:
+                lo[j] = hi[j] = t
+                continue
             if t > u:
                 hi[j], n_hi[j] = t, above[j]
             else:
@@ -224,7 +323,7 @@ def _advance(
         f_hi = hi[j] - (m + (2.0 * n_hi[j] - total) * unit)
         if step == 0:
             guess = t - (t - u) / slope
-        elif step % 3 == 2:
+        elif step % 3 == 2 or (not known and step >= _HALVES):
             guess = np.nan
         elif step % 6 == 4:
             guess = 0.5 * lo[j] + 0.5 * hi[j]
@@ -287,15 +386,16 @@ def ens_blocks(
     weights: ArrayLike | None = None,
     block_rows: int | None = None,
     out: NDArray[Any] | None = None,
-) -> NDArray[Any]:
+) -> NDArray[np.float64]:
     """ENS of uploads that are read block by block, several times, in memory O(n).
 
     Parameters
     ----------
     source : array-like of shape (m, n), sequence of such, or callable
         One array to be read in blocks of rows: a NumPy array or memory map, an HDF5 or Zarr data
-        set, a Dask array (whatever has ``shape`` and gives rows by slicing). Or a list of row
-        blocks (shards). Or a callable that returns a fresh iterator over row blocks.
+        set, a Dask array (whatever has ``shape`` and gives rows by slicing), or a list of rows.
+        Or a list of row blocks (shards). Or a callable that returns a fresh iterator over row
+        blocks. Rows are float64 or float32 (integers and booleans become float64).
     c : float
         ``lam / eta``, at least 0.
     weights : array_like of shape (m,), optional
@@ -308,7 +408,8 @@ def ens_blocks(
     Returns
     -------
     ndarray of shape (n,)
-        float64; exactly the solution of `ens`. A source is read about six times.
+        float64, of float32 rows too; exactly the solution of `ens`, on one thread. A source is
+        read some five to ten times.
 
     Raises
     ------
@@ -331,7 +432,9 @@ def ens_blocks(
         whole = read
         read = lambda: (block * unit for block in whole())  # noqa: E731
         sums, squares, m = _moments(read, p)
-    total, smallest = (float(m), 1.0) if p is None else (float(p.sum()), float(p.min()))
+    total, smallest = float(m), None
+    if p is not None:  # which beside the largest may have become 0
+        total, smallest = float(p.sum()), max(float(p.min()), _LEAST)
     search = EnsSearch(sums, total, c * unit, smallest=smallest, squares=squares)
     del sums, squares
     above, below, next_above = np.empty((3, len(search.point)))
@@ -344,7 +447,10 @@ def ens_blocks(
             del block  # or the next one would be read beside it
         if row != m:
             raise ValueError(f"source must give the same rows each time: {m} at first, then {row}")
-        search.update(above, below, next_above)
+        try:
+            search.update(above, below, next_above)
+        except ValueError as error:
+            raise ValueError(f"source must give the same rows each time: {error}") from None
     solution = search.solution
     if unit != 1.0:
         solution /= unit
@@ -406,17 +512,19 @@ def _reader(source: Any, block_rows: int | None) -> Callable[[], Iterator[Array]
         blocks = source
     elif hasattr(source, "shape"):
         if len(source.shape) != 2:
-            raise ValueError(f"source must have 2 dimensions, got shape {source.shape}")
+            raise ValueError(f"source must have 2 dimensions, got shape {tuple(source.shape)}")
         m, n = source.shape
         size = max(1, int(n)) * np.dtype(source.dtype).itemsize
         rows = block_rows or max(1, BLOCK_BYTES // size)
         blocks = lambda: (source[i : i + rows] for i in range(0, m, rows))  # noqa: E731
     elif isinstance(source, (list, tuple)):
+        if source and len(_shape(source[0])) == 1:  # rows, not blocks of them
+            source = [boundary.as_floats("source", source, ndim=2)]
         blocks = lambda: source  # noqa: E731
     else:
         raise TypeError(
-            "source must be an array, a list of arrays, or a callable that returns an iterator, "
-            f"got {type(source).__name__}"
+            "source must be an array, a list of rows or blocks, or a callable that returns an "
+            f"iterator, got {type(source).__name__}"
         )
 
     def read() -> Iterator[Array]:
@@ -432,6 +540,10 @@ def _reader(source: Any, block_rows: int | None) -> Callable[[], Iterator[Array]
             del array
 
     return read
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape if hasattr(value, "shape") else boundary.view("source", value).shape)
 
 
 @warms
