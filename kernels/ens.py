@@ -256,7 +256,7 @@ def ens(
     if m == 0:
         raise ValueError(f"z must hold at least one client, got shape {z.shape}")
     c = boundary.real("c", c, low=0.0)
-    count = boundary.thread_count(threads)
+    count = 1 if threads is None else boundary.thread_count(threads)
     if weights is not None:
         weights = boundary.positive_weights(weights, m)
         weights /= weights.max()
@@ -268,7 +268,7 @@ def ens(
     if weights is not None and z.dtype == np.float32:
         # Sums of weights must tell neighbouring ranks apart, which float32 cannot.
         _weighted_single(z, c, axis, weights, out, count)
-    elif not _run(z, min(c, largest), axis, weights, out, count) or c > largest:
+    elif not _run(z, c if c < largest else largest, axis, weights, out, count) or c > largest:
         boundary.check_finite("z", z)
         _rescaled(z, c, axis, weights, out)
     return out
