@@ -334,7 +334,7 @@ def laplace(
         Shift and scale every row to mean 0 and standard deviation 1 (ddof 1); n must be at
         least 2. Such a row has no density; it is what the authors' program adds.
     scale : array_like, shape () or (s,), optional
-        Factor of every row, 1 by default.
+        Factor of every row, at least 0; 1 by default.
     dtype : float64 or float32
         float32 noise is that of float64 to 4 units of the last place, at less than two thirds
         of its time.
@@ -431,7 +431,9 @@ def _scales(scale: Any, size: int, dtype: Any) -> NDArray[Any]:
         raise ValueError(f"scale must have shape () or ({size},), got {given.shape}")
     boundary.check_finite("scale", given)
     most = float(np.finfo(dtype).max) / 64
-    if given.size and np.abs(given).max() > most:
+    if given.size and given.min() < 0.0:
+        raise ValueError(f"scale must be at least 0, got {given.min():g}")
+    if given.size and given.max() > most:
         raise ValueError(f"scale must be at most {most:.3g} in {dtype}, got {given.max():g}")
     return np.ascontiguousarray(np.broadcast_to(given, size), dtype)
 

@@ -168,6 +168,8 @@ def test_raw_functions(dtype):
         ({"scale": np.ones(2)}, ValueError, r"scale must have shape \(\) or \(1,\)"),
         ({"scale": 1e38, "dtype": np.float32}, ValueError, "scale must be at most"),
         ({"scale": np.nan}, ValueError, "scale must be finite"),
+        ({"scale": -1.0}, ValueError, "scale must be at least 0, got -1"),
+        ({"scale": [-1e-300]}, ValueError, "scale must be at least 0, got -1e-300"),
         ({"dtype": np.int64}, TypeError, "dtype must be float64 or float32"),
         ({"threads": 0}, ValueError, "threads must be"),
         ({"out": np.empty((2, 5))}, ValueError, "out must have shape"),
