@@ -89,6 +89,10 @@ def _rows(uploads: Any) -> tuple[list[Array], Any]:
         )
     if isinstance(uploads, np.ndarray):
         uploads = boundary.view("uploads", uploads)
+        if uploads.ndim != 2:
+            raise ValueError(
+                f"uploads must be vectors: an array of shape (m, n), got shape {uploads.shape}"
+            )
     rows: list[Array] = []
     dtype = np.dtype(np.float64)
     for i, upload in enumerate(uploads):
@@ -98,10 +102,12 @@ def _rows(uploads: Any) -> tuple[list[Array], Any]:
         rows.append(row)
         if i == 0:
             dtype = found
-        if row.ndim != 1 or row.shape != rows[0].shape or found is not dtype:
+        if row.ndim != 1:
+            raise ValueError(f"uploads must be vectors, got shape {row.shape} at index {i}")
+        if row.shape != rows[0].shape or found is not dtype:
             raise ValueError(
-                f"uploads must be vectors of one length and dtype: {dtype}{rows[0].shape} "
-                f"at first, {found}{row.shape} at index {i}"
+                f"uploads must be of one length and dtype: {rows[0].size} numbers of {dtype} "
+                f"at first, {row.size} of {found} at index {i}"
             )
     if not rows:
         raise ValueError("uploads must hold at least one client's, got none")

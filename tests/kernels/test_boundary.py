@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -207,10 +209,18 @@ def test_uploads_are_a_list_of_arrays_of_one_kind():
             aggregate(wrong, 0.5)
     np.testing.assert_array_equal(aggregate(Z.tolist(), 0.5), ens(Z, 0.5))
     np.testing.assert_array_equal(aggregate([Z[0], Z[1].astype(int)], 0.5), ens(Z[:2], 0.5))
-    with pytest.raises(ValueError, match=r"float64\(3,\) at first, float32\(3,\) at index 1"):
+    with pytest.raises(ValueError, match="3 numbers of float64 at first, 3 of float32 at index 1"):
         aggregate([Z[0], Z[1].astype(np.float32)], 0.5)
-    with pytest.raises(ValueError, match=r"uploads must be vectors .* float64\(\) at index 0"):
-        aggregate([1.0, 2.0], 0.5)
+    for wrong, message in (
+        ([1.0, 2.0], "must be vectors, got shape () at index 0"),
+        ([Z[0], Z], "must be vectors, got shape (4, 3) at index 1"),
+        (Z[0], "must be vectors: an array of shape (m, n), got shape (3,)"),
+        (Z[None], "must be vectors: an array of shape (m, n), got shape (1, 4, 3)"),
+        (np.array(1.0), "must be vectors: an array of shape (m, n), got shape ()"),
+        ([Z[0], Z[0, :2]], "must be of one length and dtype: 3 numbers of float64 at first, 2 of"),
+    ):
+        with pytest.raises(ValueError, match=f"^uploads {re.escape(message)}"):
+            aggregate(wrong, 0.5)
     with pytest.raises(ValueError, match="c must be a finite number"):
         aggregate([np.empty(0)] * 2, -1.0)
 
