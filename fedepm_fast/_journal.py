@@ -60,7 +60,7 @@ class Journal:
     @classmethod
     def new(cls, path: Path, n: int, dtype: np.dtype[Any]) -> Journal:
         """An empty one, on the disk."""
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             with naming(path):
                 write(handle, _sealed(cls.HEAD.pack(_boot(), 0, 0)), 0)

@@ -17,7 +17,7 @@ from .objectives import Objective
 from .privacy import runs
 from .privacy.release import release, release_scale
 from .runner import make_problem
-from .server import resolve
+from .server import check_point, resolve
 
 Array = NDArray[Any]
 
@@ -172,7 +172,8 @@ class PrivateClient:
             `largest_jump`; if the noise would not hide the rounding of points so large. Nothing is
             spent.
         ValueError, TypeError
-            If `x` is not finite or of another shape, `tau` no round, or the ledger damaged.
+            If `x` is not finite, of another shape, or not float64, float32 or integers, `tau` no
+            round, or the ledger damaged.
             Nothing is spent.
         OSError
             If the ledger cannot be written. The upload is not handed out.
@@ -216,9 +217,8 @@ class PrivateClient:
         return Entry(last.uploads + 1, tau, scale, release(w[0], scale, law))
 
     def _check_point(self, x: ArrayLike) -> tuple[Array, np.dtype[Any]]:
-        point = check_array("x", x, shape=(self._problem.n_parameters,))
-        single = np.asarray(x).dtype == np.float32
-        return point, np.dtype(np.float32 if single else np.float64)
+        point = check_point(x, self._problem.n_parameters)
+        return point.astype(np.float64), point.dtype
 
     @staticmethod
     def _repeat(entry: Entry, dtype: np.dtype[Any]) -> Upload:

@@ -12,6 +12,7 @@
 An entry of the journal is with the system before anything else happens, and so outlives the
 process; `Folder.append` waits for the disk where asked to. The array takes a round's uploads only
 once the journal that holds them is on the disk, so that every row is whole in one or the other.
+Only the owner can read the files: they hold every client's upload.
 """
 
 from __future__ import annotations
@@ -88,9 +89,20 @@ class Folder:
         self, path: str | os.PathLike[str], settings: Mapping[str, Any], shape: tuple[int, int],
         dtype: np.dtype[Any],
     ) -> None:  # fmt: skip
-        self.path = check_writable_folder("path", path).resolve()
         self._settings, self._shape, self._dtype = dict(settings), shape, dtype
+        new = not os.path.lexists(path)
+        try:
+            self._open(path)
+        except BaseException:
+            if new:
+                with contextlib.suppress(OSError):  # by now others may have put something there
+                    os.rmdir(path)
+            raise
+
+    def _open(self, path: str | os.PathLike[str]) -> None:
+        self.path = check_writable_folder("path", path).resolve()
         self._lock_path = str(self.path / "lock")
+        had = {entry.name for entry in self.path.iterdir()}
         try:
             handle = lock(self._lock_path, wait=False)
         except BlockingIOError:
@@ -107,9 +119,15 @@ class Folder:
         with contextlib.suppress(OSError):  # it is for the message above
             os.truncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
+        had |= {entry.name for entry in self.path.iterdir()} - {"lock"}
         try:
             self._restore()
         except BaseException:
+            if "state.npz" not in had:
+                # Under the lock, and first what the others must not be missing beside.
+                for name in ("state.npz", "journal-0", "uploads.npy", "lock"):
+                    if name not in had:
+                        (self.path / name).unlink(missing_ok=True)
             self.close()
             raise
 
@@ -188,6 +206,7 @@ class Folder:
                 {"settings": self._settings, "tau": tau},
                 {"members": members, "scales": scales, "sums": sums},
                 durable=True,
+                private=True,
             )
         except BaseException:
             os.close(journal.handle)
@@ -258,6 +277,8 @@ class Folder:
         shape = (array.shape[0] if shape[0] is None else shape[0], shape[1])
         if array.shape != shape or array.dtype != self._dtype or not array.flags.c_contiguous:
             raise ValueError(f"{path} must be {self._dtype}{shape}, got {array.dtype}{array.shape}")
+        with contextlib.suppress(PermissionError):  # earlier versions let others read it
+            path.chmod(0o600)
         return np.lib.format.open_memmap(path, "r+")
 
     def _journal_path(self, tau: int) -> Path:
@@ -320,7 +341,7 @@ def _reserve(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
     np.lib.format.write_array_header_1_0(
         head, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     )
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with naming(path):
             write(handle, head.getvalue(), 0)

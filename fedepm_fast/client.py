@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ._archives import read_archive, read_without_digest, write_archive
 from ._files import check_writable_folder
@@ -25,7 +25,7 @@ from ._validation import check_array, check_int
 from .algorithms import FedEPM
 from .kernels.local_steps import fedepm_local_steps
 from .randomness import CounterRandomness
-from .server import resolve
+from .server import check_point, resolve
 
 __all__ = ["Client", "ClientState", "PrivateClient", "Spent", "Upload", "UploadRefused"]
 
@@ -105,38 +105,51 @@ class Client:
         if self._path is not None:
             check_writable_folder("path", self._path.parent)
 
-    def join(self, x: Array) -> tuple[ClientState, Array]:
-        """Begin at `x`, shape (n,): the state, and the first upload."""
-        w = check_array("x", x, shape=(self.features,), dtype=x.dtype).copy()
+    def join(self, x: ArrayLike) -> tuple[ClientState, Array]:
+        """Begin at `x`, shape (n,): the state, and the first upload.
+
+        Both are float64 or float32, as `x` is, in native byte order; of integers, float64.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `x` is not finite, of another shape, or not of such numbers.
+        """
+        w = check_point(x, self.features).copy()
         noise = self._unit_noise(-1) / self.algorithm.mu0
         return ClientState(w, w, 0), (w + noise).astype(w.dtype)
 
-    def train(self, state: ClientState | None, x: Array, tau: int) -> tuple[ClientState, Array]:
+    def train(self, state: ClientState | None, x: ArrayLike, tau: int) -> tuple[ClientState, Array]:
         """Take part in round `tau` at the server's point `x`: the new state, and the upload.
 
         A client without a state, or one that lost it, begins at `x`. A round that is repeated,
         because the server was restarted or an answer got lost, gives the same upload again.
+        The dtype is that of `x`, as for `join`.
 
         Raises
         ------
-        ValueError
-            If `x`, the gradient, or the new parameter is not finite, or `tau` is no round.
+        ValueError, TypeError
+            If `x`, the state, the gradient, or the new parameter is not finite, of another shape,
+            or not of numbers, or `tau` is no round.
         UploadRefused
             If the round is further ahead than `largest_jump`.
         """
-        x = check_array("x", x, shape=(self.features,), dtype=x.dtype)
+        x = check_point(x, self.features)
         tau, k0 = check_int("tau", tau), self.algorithm.local_steps
-        last = -1 if state is None else state.iterations // k0 - 1
+        last = -1
+        if state is not None:
+            state = _check_state(state, x)
+            last = state.iterations // k0 - 1
         if fault := jump_fault(tau, last, self.largest_jump):
             raise UploadRefused(f"client {self.index} uploads nothing: {fault}")
         first = tau * k0
-        w = x
+        w = x.copy()  # the state is the client's, whatever becomes of x
         if state is not None:
             w = state.before if state.iterations == first + k0 else state.w
         g = check_array("gradient", self.gradient(x), shape=x.shape, dtype=x.dtype)[None]
         lam, eta = self.algorithm.weights
         new, mu = fedepm_local_steps(
-            np.ascontiguousarray(w, x.dtype)[None],
+            w[None],
             x,
             g,
             self._step,
@@ -185,3 +198,14 @@ class Client:
     def _unit_noise(self, tau: int) -> Array:
         who = np.array([self.index], np.intp)
         return self.algorithm.noise_model.unit(self._randomness, tau, who, self.features)[0]
+
+
+def _check_state(state: ClientState, x: Array) -> ClientState:
+    """`state` with arrays like `x`."""
+    if not isinstance(state, ClientState):
+        raise TypeError(f"state must be a ClientState or None, got {type(state).__name__}")
+    w, before = (
+        check_array(f"state.{name}", getattr(state, name), shape=x.shape, dtype=x.dtype)
+        for name in ("w", "before")
+    )
+    return ClientState(w, before, check_int("state.iterations", state.iterations))

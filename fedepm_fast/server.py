@@ -19,12 +19,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ._server_state import Event, Folder
 from ._validation import check_finite, check_int, check_real
 from .aggregation import aggregate
 from .algorithms import FedEPM
+from .kernels import _boundary as boundary
 from .kernels.ens import ens
 from .participation import clients_per_round, select
 from .randomness import CounterRandomness
@@ -64,6 +65,17 @@ def resolve(algorithm: FedEPM, clients: int, features: int) -> FedEPM:
     return algorithm.resolve(cast(Any, known))
 
 
+def check_point(x: ArrayLike, features: int) -> Array:
+    """The server's point as a finite array of shape (n,), as a client takes it.
+
+    float64 or float32 in native byte order; integers and booleans become float64.
+    """
+    point = boundary.as_floats("x", x)
+    boundary.check_shape("x", point, (features,))
+    check_finite("x", point)
+    return point
+
+
 class Server:
     """The server's state: every client's last upload, the members, and the round.
 
@@ -84,7 +96,8 @@ class Server:
     path : path-like, optional
         A folder for all that the server knows, with the uploads in a memory-mapped array; see
         Notes. It is created if need be, and for one server at a time, until `close` or the end
-        of the process; by default everything is in memory, and nothing survives.
+        of the process; by default everything is in memory, and nothing survives. Only its owner
+        can read the files.
     sync : bool
         Whether `join` and `leave` wait for the disk.
     largest : float, optional
@@ -98,12 +111,12 @@ class Server:
     ------
     ValueError, TypeError
         Naming the argument; also if `path` holds the state of another run, or one that is
-        damaged: all that is read back is checked against checksums.
+        damaged: all that is used of it is checked against checksums.
     RuntimeError
         If another server has the folder.
     OSError
         Naming the file, here and in every method, if the disk is full. The call has changed
-        nothing then, and can be repeated.
+        nothing then, and can be repeated: of a server that is not made no file is left.
 
     Notes
     -----

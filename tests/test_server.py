@@ -424,8 +424,12 @@ def test_blocks_have_the_bits_of_one_piece(m, n, dtype, monkeypatch):
 def test_uploads_that_do_not_go_together_are_refused():
     with pytest.raises(ValueError, match="at least one client's"):
         aggregate([], 0.5)
-    for other in (GOOD[:-1], GOOD.astype(np.float32), GOOD[None]):
-        with pytest.raises(ValueError, match=r"float64\(5,\) at first, .* at index 1"):
+    for other, fault in (
+        (GOOD[:-1], "5 numbers of float64 at first, 4 of float64"),
+        (GOOD.astype(np.float32), "5 numbers of float64 at first, 5 of float32"),
+        (GOOD[None], r"must be vectors, got shape \(1, 5\)"),
+    ):
+        with pytest.raises(ValueError, match=f"{fault} at index 1"):
             aggregate([GOOD, other], 0.5)
 
 
@@ -477,6 +481,66 @@ def test_a_client_in_float32_stays_there():
     assert upload.dtype == state.w.dtype == np.float32
     lost, _ = client.train(None, upload, 1)  # without a state it begins at x
     np.testing.assert_array_equal(lost.before, upload)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, bool, int, np.int8, ">i4", ">f8", ">f4", "f4"])
+def test_a_client_takes_points_of_any_kind_of_numbers(kind):
+    """And its uploads are what a server takes."""
+    client = Client(ALGORITHM, lambda x: 0.1 * x - 1, index=0, clients=2, features=N, samples=10)
+    ones = np.arange(N) % 2
+    x = kind(ones.tolist()) if kind in (list, tuple) else ones.astype(kind)
+    dtype = np.dtype(np.float32 if kind in (">f4", "f4") else np.float64)
+    server = Server(ALGORITHM, 2, N, dtype=dtype)
+    state, upload = client.join(x)
+    same, repeated = client.join(ones.astype(dtype))
+    np.testing.assert_array_equal(upload, repeated)
+    assert np.any(upload != np.round(upload))
+    assert server.join(0, upload)
+    for known in (None, state):
+        after, upload = client.train(known, x, 0)
+        np.testing.assert_array_equal(upload, client.train(known, ones.astype(dtype), 0)[1])
+        assert {a.dtype for a in (state.w, same.w, after.w, after.before, upload)} == {dtype}
+        assert upload.dtype.isnative
+    tau, _, _ = server.open_round()
+    assert server.receive(tau, 0, upload)
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        ([0.0] * 4, ValueError, r"x must have shape \(5,\), got \(4,\)"),
+        (np.zeros((1, 5)), ValueError, r"x must have shape \(5,\), got \(1, 5\)"),
+        (0.0, ValueError, r"x must have shape \(5,\), got \(\)"),
+        ([np.inf] * 5, ValueError, "x must be finite"),
+        (np.zeros(5, complex), TypeError, "x must be float64 or float32, got dtype complex128"),
+        (np.zeros(5, np.float16), TypeError, "x must be float64 or float32, got dtype float16"),
+        (["a"] * 5, TypeError, "x must be float64 or float32, got dtype <U1"),
+        (None, TypeError, "x must be an array of numbers, got NoneType"),
+        (np.ma.masked_equal(np.arange(5.0), 1), ValueError, "x must not have masked entries"),
+    ],
+)
+def test_a_point_that_is_none_is_named(x, error, message):
+    client = Client(ALGORITHM, lambda x: x, index=0, clients=2, features=N, samples=10)
+    for call in (client.join, lambda x: client.train(None, x, 0)):
+        with pytest.raises(error, match=message):
+            call(x)
+
+
+def test_a_state_is_the_client_s_own_and_checked():
+    client = Client(ALGORITHM, lambda x: x - 1, index=0, clients=2, features=N, samples=10)
+    x = np.zeros(N)
+    state, _ = client.train(None, x, 0)
+    want, _ = client.train(state, np.zeros(N), 0)
+    x[:] = 7.0  # a buffer that is used again
+    np.testing.assert_array_equal(client.train(state, np.zeros(N), 0)[0].w, want.w)
+    for wrong, error, message in (
+        (tuple(state), TypeError, "state must be a ClientState or None, got tuple"),
+        (state._replace(w=state.w[:2]), ValueError, r"state.w must have shape \(5\), got \(2,\)"),
+        (state._replace(before=with_entry(np.nan)), ValueError, "state.before must be finite"),
+        (state._replace(iterations=-1), ValueError, "state.iterations must be an integer >= 0"),
+    ):
+        with pytest.raises(error, match=message):
+            client.train(wrong, np.zeros(N), 0)
 
 
 def test_a_client_checks_what_it_is_given():

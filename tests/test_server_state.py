@@ -9,6 +9,7 @@ import pathlib
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -321,13 +322,44 @@ def test_a_call_on_a_full_disk_changes_nothing(name, room, tmp_path):
     assert not [p.name for p in tmp_path.iterdir() if p.name.startswith(".")]
 
 
+def test_only_the_owner_reads_the_files(tmp_path):
+    folder = tmp_path / "server"
+    with make(folder) as server:
+        story(server)
+        files = {p.name: stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()}
+        assert files.keys() >= {"state.npz", "uploads.npy", f"journal-{server.tau}"}
+        assert {mode for name, mode in files.items() if name != "lock"} == {0o600}
+    (folder / "uploads.npy").chmod(0o644)  # as earlier versions made it
+    with make(folder):
+        assert stat.S_IMODE((folder / "uploads.npy").stat().st_mode) == 0o600
+
+
+def test_a_failed_restart_takes_nothing_away(tmp_path):
+    """Of a server without members, whose array is made anew."""
+    m = 100_000
+    with Server(ALGORITHM, m, N, path=tmp_path):
+        pass
+    with full(3_000_000), pytest.raises(OSError, match="File too large"):
+        Server(ALGORITHM, m, N, path=tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} >= {"state.npz", "journal-0", "lock"}
+    with Server(ALGORITHM, m, N, path=tmp_path) as server:
+        assert server.join(0, upload(0))
+
+
 def test_a_server_that_has_no_space_is_not_made(tmp_path):
     m = 100_000
     with full(3_000_000), pytest.raises(OSError, match=r"File too large: '.*/uploads\.npy'"):
         Server(ALGORITHM, m, N, path=tmp_path)
-    assert not (tmp_path / "uploads.npy").exists()
-    with full(0), pytest.raises(OSError, match=r"File too large: '.*/journal-0'"):
-        Server(ALGORITHM, m, N, path=tmp_path / "other")
+    assert list(tmp_path.iterdir()) == []
+    for room, name in ((0, "journal-0"), (100, "state.npz"), (3_000_000, "uploads.npy")):
+        with full(room), pytest.raises(OSError, match=rf"File too large: '.*/{name}'"):
+            Server(ALGORITHM, m, N, path=tmp_path / "other")
+        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "notes").write_text("of its owner")
+    (tmp_path / "lock").write_text("")
+    with full(3_000_000), pytest.raises(OSError, match="File too large"):
+        Server(ALGORITHM, m, N, path=tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", "notes"]
     for folder in (tmp_path, tmp_path / "other"):
         with Server(ALGORITHM, m, N, path=folder) as server:
             assert server.join(m - 1, upload(0))
