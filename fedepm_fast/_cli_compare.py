@@ -178,7 +178,9 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         first.data["description"],
         f"{of['preset']} preset, local steps {of['local_steps']}, participation "
         f"{of['participation']:g}, seed {first.seed}{trial}",
-        f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)",
+        "no noise"
+        if of["noise"] == "none"
+        else f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)",
         objective_text(first.objective),
         *([] if first.accuracy is None else [f"accuracy {first.beside}"]),
         f"optimum by BFGS: f*/m = {common.number(optimum)}",

@@ -182,6 +182,6 @@ def _tell_failures(result: SweepResult, path: Path) -> None:
         sys.stdout.flush()
         raise CommandFailed(
             f"{len(failed)} of {len(result)} runs failed, the first of them ({run_id[:12]}) with "
-            f"{message}; fedepm runs list {path} --where failed=true lists them, the same sweep "
+            f"{message}; fedepm runs list {path} --where failed=true lists them, the same command "
             "tries them again"
         )

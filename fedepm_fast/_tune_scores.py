@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -143,6 +145,8 @@ class CrossValidation:
         finally:
             for future in futures:
                 future.cancel()
+            if not isinstance(sys.exception(), KeyboardInterrupt):
+                wait(futures)  # they would warn of divergence when nobody holds that back
         score, _ = mean_and_error(scores, self.weights)
         return {"score": score, **found()}
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ._grid import is_axis
 from ._validation import check_choice, check_int, check_real
+from ._where import as_number
 from .algorithms import Algorithm, FedEPM, SFedAvg, SFedProx
 from .objectives import Objective
 
@@ -223,12 +224,7 @@ def parse_space(texts: Iterable[str], algorithm: Algorithm, objective: Objective
 
 def _value(text: str, kinds: set[type]) -> Any:
     """A value of one of the types that a parameter takes; the text where it is none."""
-    for kind in (int, float) if kinds & {int, float} else ():
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+    return as_number(text) if kinds & {int, float} else text
 
 
 def values_of(space: Space, algorithm: Algorithm, objective: Objective) -> dict[str, Any]:

@@ -149,8 +149,13 @@ def _parse(text: str) -> Condition:
 def _value(text: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
+    return as_number(text)
+
+
+def as_number(text: str) -> Any:
+    """The number that a text is, or the text; Python itself takes 1_0 for 10."""
     for kind, digits in _NUMBERS.items():
         with suppress(ValueError):
-            if re.fullmatch(digits, text):  # Python itself takes 1_0 for 10
+            if re.fullmatch(digits, text):
                 return kind(text)
     return text

@@ -179,7 +179,7 @@ class Algorithm:
         if problem.n_parameters < noise.min_features:
             raise ValueError(
                 f"noise {noise.name!r} needs at least {noise.min_features} parameters, "
-                f"the problem has {problem.n_parameters}"
+                f"the problem has {problem.n_parameters}: noise='laplace' or noise='none' needs one"
             )
         return dataclasses.replace(self, noise=noise.name)
 

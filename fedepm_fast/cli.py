@@ -117,6 +117,10 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+#: Options that take names of parameters themselves, which messages on them give as they are.
+_OF_NAMES = ("--space", "--plot", "--by", "--where")
+
+
 def _with_option_names(message: str, command: str) -> str:
     """A message of the library, its argument names replaced by the options as they are typed.
 
@@ -127,14 +131,23 @@ def _with_option_names(message: str, command: str) -> str:
     if not options:
         return message
     words = "|".join(sorted(options, key=len, reverse=True))
+    message = re.sub(
+        rf"(?<![\w./-])({words})='(\w+)'", lambda m: f"{options[m[1]]} {m[2]}", message
+    )
     for before in ("^|: ", r"^--\S+ and "):
         message = re.sub(
             rf"({before})({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
         )
     telling = "|".join(name for name in options if not name.isalpha())
-    if not telling:
+    if not telling or message.startswith(_OF_NAMES):
         return message
-    return re.sub(rf"(?<![\w./-])({telling})(?![\w./-])", lambda m: options[m[1]], message)
+    # What stands in quotes was typed, or is to be typed, like that.
+    quoted = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\""
+    return re.sub(
+        rf"{quoted}|(?<![\w./-])({telling})(?![\w./-])",
+        lambda m: options[m[1]] if m[1] else m[0],
+        message,
+    )
 
 
 def command_options(command: str) -> dict[str, str]:

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 _FORMAT = 1
 _ARRAYS = ("x", "W", "Z", "snr_clients")
 
+NO_NOISE = "none: nothing is added to the uploads"
 NO_GUARANTEE = "none: this noise is not differentially private, see fedepm_fast.privacy"
 
 
@@ -153,13 +154,16 @@ class Result:
     @property
     def guarantee(self) -> str:
         """The privacy guarantee of the run, in words."""
-        return str(self.settings.get("privacy", {}).get("guarantee", NO_GUARANTEE))
+        of_noise = NO_NOISE if self.algorithm["noise"] == "none" else NO_GUARANTEE
+        return str(self.settings.get("privacy", {}).get("guarantee", of_noise))
 
     @property
     def _noise(self) -> str:
         a = self.algorithm
         mechanism = a.get("mechanism")
         if mechanism is None:
+            if a["noise"] == "none":  # which epsilon does not change
+                return "none"
             return f"{a['noise']}, epsilon {a['epsilon']:g}"
         text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
         public = "; scaling taken as public" if mechanism["public_scaling"] else ""

@@ -319,7 +319,7 @@ def _advice(algorithm: Algorithm, problem: Problem) -> str:
     less_noise = "" if algorithm.noise_model.factor == 0 else ", less noise (a larger epsilon)"
     return (
         f"{algorithm.advice(problem)}; columns of one scale, more clients{less_noise} and fewer "
-        "local_steps can help too"
+        "local_steps can help"
     )
 
 

@@ -376,7 +376,8 @@ def sweep(
             _check_sources(missing)
             cells = list({id(run.cell): run.cell for run in missing}.values())
             shown = as_progress(progress, len(spec) - len(missing), len(spec))
-            workers = make_backend(backend, cells, keep_x=keep_x, jobs=jobs, address=address)
+            most = None if jobs is None else min(jobs, len(missing))
+            workers = make_backend(backend, cells, keep_x=keep_x, jobs=most, address=address)
             with closing(workers), shown, warnings.catch_warnings():
                 warnings.simplefilter("ignore", DivergenceWarning)
                 plan = Plan(_items(missing, cells), workers.target, workers.jobs)
@@ -407,5 +408,5 @@ def _interrupted(spec: Sweep, store: Store) -> SweepInterrupted:
     kept = len(store.done(run.run_id for run in spec.runs))
     return SweepInterrupted(
         f"interrupted, {kept} of {len(spec)} runs are kept in {store.path}: "
-        "the same sweep with this store does the others"
+        "the same again does the others"
     )

@@ -401,7 +401,7 @@ def test_ctrl_c_is_code_130_and_says_how_to_go_on(spec):
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     kept = re.fullmatch(
-        rf"interrupted, (\d+) of 320 runs are kept in {path}: the same sweep with this store does "
+        rf"interrupted, (\d+) of 320 runs are kept in {path}: the same again does "
         r"the others\n",
         err,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import get_args, get_type_hints
@@ -185,3 +186,26 @@ def test_who_imports_the_entry_keeps_the_interrupt(setup):
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["tune", "--space", "foo=1,2"], "--space must name .*, got 'foo': local_steps, .*, mu0, "),
+        (["tune", "--space", "local-steps=0,2"], "--space of local_steps: local_steps must be an "),
+        (["tune", "--space", "local_steps=4,1_0"], "--space of local_steps: .*, got '1_0'"),
+        (["run", "--noise", "local_steps"], "--noise must be one of .*, got 'local_steps'$"),
+        (["run", "--local-steps", "0"], "--local-steps must be an integer >= 1, got 0$"),
+        (["run", "--clients", str(2**63)], f"--clients must be .* from 1 to {2**63 - 1}, got"),
+        (
+            ["run", "--data", "one.csv", "--clients", "2"],
+            "--noise 'standardized' needs .* has 1: --noise laplace or --noise none needs one$",
+        ),
+    ],
+)
+def test_names_are_as_they_are_typed(capsys, tmp_path, monkeypatch, arguments, want):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.csv").write_text("a,label\n1,1\n2,0\n3,1\n4,0\n")
+    code, _, err = fedepm(capsys, *arguments)
+    assert code == 2
+    assert re.search(f"^error: {want}", err.strip()), err

@@ -14,6 +14,7 @@ from fedepm_fast import DivergenceWarning, FedEPM, FederatedData, Result, SFedAv
 from fedepm_fast.partition import EqualParts
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.privacy.defaults import private_settings
+from fedepm_fast.runner import _advice, make_problem
 
 
 @pytest.fixture(scope="module")
@@ -277,3 +278,18 @@ def test_private_runs_are_told_to_the_experimenter_and_not_changed():
         found = run(FedEPM(mechanism=mechanism, **settings), data, seed=1, rounds=rounds)
     assert found.rounds == rounds and found.reasons == ("max_rounds",) and found.diverged
     assert "stable" not in found.warning  # bounds of the curvature depend on the rows
+
+
+def test_a_run_without_noise_says_that_there_is_none():
+    result = run(FedEPM(noise="none"), datasets.adult(clients=10, seed=0), rounds=1)
+    assert result.guarantee == "none: nothing is added to the uploads"
+    assert "epsilon" not in str(result) and "not differentially private" not in str(result)
+
+
+def test_what_can_help_is_said_whether_a_parameter_is_proposed_or_not():
+    stable = FedEPM(preset="text", mu0=100.0)
+    problem = make_problem(stable, datasets.adult(clients=50, seed=0))
+    assert _advice(stable, problem).startswith("the local steps are stable with this mu0; ")
+    assert _advice(FedEPM(mu0=1e-3), problem).startswith("a penalty parameter mu0 of ")
+    for algorithm in (stable, FedEPM(mu0=1e-3)):
+        assert _advice(algorithm, problem).endswith("fewer local_steps can help")

@@ -338,3 +338,8 @@ def test_runs_that_are_given_twice_are_counted_once():
         with pytest.raises(ValueError, match=r"runs, got 1,000,000,000,000$"):
             Sweep(FedEPM(), clients=[10, 10], seed=[3, 3], rounds=2, **given)
     assert len(Sweep(FedEPM(), clients=[10, 10], seed=[3, 3], trials=[1, 1, 2], rounds=2)) == 2
+
+
+def test_there_are_at_most_as_many_workers_as_runs():
+    found = sweep(Sweep(FedEPM(), clients=10, trials=2, rounds=1), jobs=2**62, progress=False)
+    assert found.failed == {} and len(found) == 2

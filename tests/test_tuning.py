@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from problems import own_logistic, small_data
 
 from fedepm_fast import (
+    DivergenceWarning,
     FedEPM,
     FederatedData,
     Huber,
@@ -30,6 +31,7 @@ from fedepm_fast import (
     SFedAvg,
     SFedProx,
     Sweep,
+    datasets,
     make_problem,
     run,
     tune,
@@ -625,3 +627,13 @@ def test_code_names_an_own_loss(result):
     assert "ScalarLoss" not in changed.code()
     with pytest.raises(ValueError, match="a loss of your own has no place in a specification"):
         changed.toml()
+
+
+def test_runs_that_diverge_behind_a_trial_are_silent(recwarn):
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="none of 2 trials has a score"):
+            tune(
+                FedEPM(alpha=1e300), datasets.adult(clients=10, seed=0), trials=2, folds=2,
+                max_rounds=30, progress=False,
+            )  # fmt: skip
+    assert not [w for w in recwarn if issubclass(w.category, DivergenceWarning)]
