@@ -28,6 +28,9 @@ MISSING = frozenset(
 )
 _TRUTH = {"true": 1.0, "false": 0.0}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+#: What one cell that should have been several looks like, or a decimal comma.
+_NUMBERS = re.compile(rf"{_NUMBER}(?:(?:\s*[,;|]\s*|\s+){_NUMBER})+")
 _BLOCK = 1 << 13  # rows
 _LOOKED_AT = 200  # rows that decide what separates
 
@@ -99,7 +102,7 @@ class Cells:
         except ValueError:
             return numbers
         except OverflowError:  # as floats, different ones would be equal
-            return np.array(words)
+            return np.array([int(word) for word in words], dtype=object)
 
     def ids(self) -> NDArray[Any]:
         """The cells as they are written; as integers if that is the same.
@@ -114,6 +117,11 @@ class Cells:
             raise ValueError("has names that differ in the blanks around them only")
         whole = all(map(_INTEGER.fullmatch, words))
         return np.array(words, dtype=np.int64 if whole else np.str_)
+
+    def all_numbers(self) -> bool:
+        """Whether every cell that is not missing holds several numbers."""
+        held = set(self) - MISSING
+        return bool(held) and all(map(_NUMBERS.fullmatch, held))
 
     def first(self, wanted: Callable[[str], bool]) -> tuple[int, str] | None:
         """The first cell of which `wanted` is true, and its row."""
@@ -162,6 +170,7 @@ class Text:
         self, path: Path, header: bool | None, separator: str | None, known: Sequence[str]
     ) -> None:
         self.path = path
+        self._told = separator is not None
         self._separator = self._find_separator() if separator is None else separator
         rows = self._rows()
         first, line = next(rows, ([], 0))
@@ -193,13 +202,29 @@ class Text:
         try:
             with open_file(self.path, "rt", encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=padded)
+                end = 0  # of the last row
                 for row in reader:
+                    end = reader.line_num
                     if len(row) > 1 or (row and row[0].strip()):
-                        yield row, reader.line_num
+                        yield row, end
+        except csv.Error as error:
+            lines = range(end + 1, reader.line_num + 1)
+            raise csv.Error(f"{error}, {self._place(separator, lines)}") from None
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.path} is not text in UTF-8: {error}") from None
         except DAMAGED as error:
             raise ValueError(f"{self.path} is not a readable csv file: {error}") from None
+
+    def _place(self, separator: str, lines: range) -> str:
+        """Where a row that cannot be read went wrong: in which quotes, if in any."""
+        with open_file(self.path, "rt", encoding="utf-8-sig", newline="") as file:
+            text = "".join(islice(file, lines[0] - 1, lines[-1]))
+        quoted = rf'(?:^|[\r\n{re.escape(separator)}])[ ]*(")(?:[^"]|"")*"?'
+        begins = [match.start(1) for match in re.finditer(quoted, text)]
+        if not begins:
+            return f"in line {lines[-1]}"
+        before = re.findall(r"\r\n?|\n", text[: begins[-1]])
+        return f"in line {lines[-1]}, of the quotes that open in line {lines[0] + len(before)}"
 
     def _rows(self) -> Iterator[tuple[Row, int]]:
         first: tuple[int, int] | None = None
@@ -213,10 +238,7 @@ class Text:
                     )
                 yield row, line
         except csv.Error as error:
-            after = first[1] if first else 0
-            raise ValueError(
-                f"{self.path} is not a readable csv file: {error}, after line {after}"
-            ) from None
+            raise ValueError(f"{self.path} is not a readable csv file: {error}") from None
 
     def _why(self, row: Row) -> str:
         if not row[-1].strip():
@@ -234,7 +256,8 @@ class Text:
         )
 
     def _find_separator(self) -> str:
-        fits, counts = {}, []
+        fits: dict[str, int] = {}
+        counts = []
         for separator in SEPARATORS:
             lengths: list[int] = []
             with suppress(csv.Error):
@@ -248,7 +271,35 @@ class Text:
             raise ValueError(
                 f"{self.path} may be separated by {told}: say which by separator= (--separator)"
             )
-        return next(iter(fits), SEPARATORS[int(np.argmax(counts))])
+        found = next(iter(fits), SEPARATORS[int(np.argmax(counts))])
+        self._refuse_blanks(found)
+        return found
+
+    def _refuse_blanks(self, separator: str) -> None:
+        """Refuse rows that blanks split all alike, so that the separator is within numbers."""
+        with open_file(self.path, "rt", encoding="utf-8-sig") as file:
+            lines = list(islice(filter(None, map(str.split, file)), _LOOKED_AT))
+        if len({len(cells) for cells in lines}) != 1 or len(lines[0]) < 2:
+            return
+        within = re.compile(rf"{_NUMBER}{re.escape(separator)}{_NUMBER}")
+        if all(any(map(within.fullmatch, cells)) for cells in lines):
+            raise ValueError(
+                f"{self.path} may be separated by {separator!r} or by blanks ({len(lines[0])} "
+                "fields): blanks and decimal commas are not read; if the former is meant, say so "
+                "by separator= (--separator)"
+            )
+
+    def refuse_numbers(self, j: int, named: str | int) -> None:
+        """Refuse a column whose cells are several numbers, unless the separator was told."""
+        if self._told or not self.columns[j].all_numbers():
+            return
+        i, cell = next((i, c) for i, c in enumerate(self.columns[j]) if c not in MISSING)
+        raise ValueError(
+            f"{self.path}, line {self.lines[i]} has several numbers in one cell, {cell!r}, as all "
+            f"rows have in column {named!r}: {self._separator!r} separates fields, and blanks and "
+            "decimal commas are not read; if the cells are meant so, say by separator= "
+            "(--separator) what separates them"
+        )
 
     def _is_header(
         self, first: Sequence[str], line: int, header: bool | None, known: Sequence[str]

@@ -17,7 +17,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._design import design
-from ._validation import check_choice, check_int, check_real
+from ._validation import (
+    check_choice,
+    check_finite,
+    check_int,
+    check_real,
+    column_names,
+    numbers_of,
+    numbers_of_column,
+)
 from .algorithms import FedEPM
 from .data import FederatedData
 from .losses import Objective
@@ -30,6 +38,8 @@ Array = NDArray[np.float64]
 Coefficients = tuple[Array, Array]
 
 PRECONDITIONERS = ("auto", "directions", "columns", "none")
+#: Clients that rows are dealt to, where nobody says how many.
+_CLIENTS = 10
 #: Numbers of the history of points that a run may hold.
 _HELD = 1 << 23
 #: Gradient steps of all clients after which coordinates are renewed.
@@ -131,7 +141,7 @@ class FedEPMEstimator(BaseEstimator):
     def __init__(
         self,
         *,
-        n_clients: int = 10,
+        n_clients: int | None = None,
         beta: float = 1e-3,
         fit_intercept: bool = True,
         local_steps: int = 12,
@@ -168,6 +178,24 @@ class FedEPMEstimator(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    def _validated(self, *arrays: Any, **options: Any) -> Any:
+        """What scikit-learn makes of X, or of X and y; its errors name no column."""
+        try:
+            made = validate_data(self, *arrays, accept_sparse="csr", dtype=np.float64, **options)
+            return (made[0], made[1].astype(np.float64)) if options.get("y_numeric") else made
+        except (TypeError, ValueError) as error:
+            names = column_names(arrays[0])
+            if str(error).startswith("The feature names"):
+                raise
+            try:
+                if names is not None:
+                    check_finite("X", numbers_of("X", arrays[0]), names)
+                if options.get("y_numeric") and np.ndim(arrays[1]) == 1:
+                    check_finite("y", numbers_of_column("y", np.asarray(arrays[1], dtype=object)))
+            except (TypeError, ValueError) as named:
+                raise type(error)(f"{named}: {error}") from None
+            raise
+
     def _minimise(
         self, X: Any, y: Array, clients: ArrayLike | None, objective: Objective, start: Any
     ) -> Coefficients:
@@ -178,8 +206,14 @@ class FedEPMEstimator(BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         max_rounds = check_int("max_rounds", self.max_rounds, low=0)
         check_choice("preconditioner", self.preconditioner, PRECONDITIONERS)
-        n_clients = check_int("n_clients", self.n_clients, low=1)
-        how = EqualParts(min(n_clients, len(y))) if clients is None else ByColumn(clients)
+        n_clients = min(_CLIENTS, len(y))
+        if self.n_clients is not None:
+            n_clients = check_int("n_clients", self.n_clients, low=1)
+            if clients is None and n_clients > len(y):
+                raise ValueError(
+                    f"n_clients must not exceed the number of rows: {n_clients} > {len(y)}"
+                )
+        how = EqualParts(n_clients) if clients is None else ByColumn(clients)
         parts = how.assign(y, np.random.default_rng(seed))
         order, sizes = np.concatenate(parts), np.array([len(part) for part in parts])
         X, y = X[order], y[order]
@@ -249,5 +283,5 @@ class FedEPMEstimator(BaseEstimator):
 
     def _margins(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = self._validated(X, reset=False)
         return X @ self.coef_.T + self.intercept_

@@ -48,10 +48,11 @@ class Lines(NamedTuple):
     counts: Array
     indices: Array
     values: Array
+    lines: Array
 
 
-def read(path: Path, n_features: int | None) -> tuple[Any, Array]:
-    """Features, an array or CSR, and labels of a file.
+def read(path: Path, n_features: int | None) -> tuple[Any, Array, Array]:
+    """Features, an array or CSR, labels, and the line of every row of a file.
 
     Raises
     ------
@@ -64,7 +65,7 @@ def read(path: Path, n_features: int | None) -> tuple[Any, Array]:
     line = 1
     try:
         for block in _blocks(path):
-            parsed = parse_block(block)
+            parsed = parse_block(block, line)
             blocks.append(parse_lines(block, line) if parsed is None else parsed)
             line += block.count(b"\n")
     except DAMAGED as error:
@@ -73,7 +74,9 @@ def read(path: Path, n_features: int | None) -> tuple[Any, Array]:
         raise ValueError(f"{path}, {error}") from None
     if not any(len(rows.labels) for rows in blocks):
         raise ValueError(f"{path} has no rows")
-    labels, counts, indices, values = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    labels, counts, indices, values, lines = (
+        np.concatenate(part) for part in zip(*blocks, strict=True)
+    )
     largest = max(int(indices.max(initial=0)), 1)
     n = largest if n_features is None else n_features
     if n < largest:
@@ -81,7 +84,7 @@ def read(path: Path, n_features: int | None) -> tuple[Any, Array]:
     starts = np.concatenate([[0], np.cumsum(counts)])
     matrix = sparse.csr_array((values, indices - 1, starts), shape=(len(labels), n))
     # A table that is half full is smaller, and faster, as an array.
-    return (matrix.toarray() if 2 * matrix.nnz >= len(labels) * n else matrix), labels
+    return (matrix.toarray() if 2 * matrix.nnz >= len(labels) * n else matrix), labels, lines
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -94,8 +97,11 @@ def _blocks(path: Path) -> Iterator[bytes]:
             before = b""
 
 
-def parse_block(block: bytes) -> Lines | None:
-    """The rows of whole lines, or None where anything is out of the ordinary."""
+def parse_block(block: bytes, line: int = 1) -> Lines | None:
+    """The rows of whole lines, the first of which has the number `line`.
+
+    None where anything is out of the ordinary.
+    """
     text = b"\n" + (_COMMENT.sub(b"", block) if b"#" in block else block) + b"\n"
     kind = np.frombuffer(text.translate(_CLASSES), dtype=np.uint8)
     if not kind.all():
@@ -104,6 +110,7 @@ def parse_block(block: bytes) -> Lines | None:
     starts = np.flatnonzero(inside[1:] & ~inside[:-1]) + 1
     ends = np.searchsorted(starts, np.flatnonzero(kind == _NEWLINE))
     words = np.diff(ends)
+    lines = np.flatnonzero(words) + line
     first, words = ends[:-1][words > 0], words[words > 0]
     position = np.arange(len(starts)) - np.repeat(first, words)
     is_index = position % 2 == 1
@@ -131,7 +138,7 @@ def parse_block(block: bytes) -> Lines | None:
         previous[rows[counts > 0]] = 0
         if (indices <= previous).any() or indices.max() > LARGEST_INDEX:
             return None
-    return Lines(numbers[first], counts, indices.astype(np.int32), numbers[is_value])
+    return Lines(numbers[first], counts, indices.astype(np.int32), numbers[is_value], lines)
 
 
 def numbers_in(text: bytes) -> Array | None:
@@ -151,6 +158,7 @@ def parse_lines(block: bytes, line: int) -> Lines:
     counts: list[int] = []
     indices: list[int] = []
     values: list[float] = []
+    lines: list[int] = []
     for number, content in enumerate(block.split(b"\n"), start=line):
         cells = content.partition(b"#")[0].split()
         if not cells:
@@ -163,11 +171,13 @@ def parse_lines(block: bytes, line: int) -> Lines:
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
         counts.append(len(cells) - 1)
+        lines.append(number)
     return Lines(
         np.array(labels, dtype=np.float64),
         np.array(counts, dtype=np.int64),
         np.array(indices, dtype=np.int32),
         np.array(values, dtype=np.float64),
+        np.array(lines, dtype=np.int64),
     )
 
 

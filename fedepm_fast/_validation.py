@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 MAX_COUNT = 2**63 - 1
 #: The largest seed: one word of a counter-based generator.
 MAX_SEED = 2**64 - 1
+#: Bits of the longest integer that is a label or an id: Python writes no more digits than 4300.
+_LONGEST = 14_000
 
 
 def check_int(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
@@ -229,10 +231,14 @@ def numbers_of_column(name: str, column: Any) -> NDArray[Any]:
 def check_values(name: str, value: Any) -> NDArray[Any]:
     """Return `value`, a vector of labels or ids, as numbers or strings with none missing.
 
-    Object arrays, as pandas gives them, become the plain type of their entries.
+    Object arrays, as pandas gives them, become the plain type of their entries; integers that
+    no type of NumPy holds stay Python's, in an object array.
     """
     refuse_masked(name, value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be a vector, got lists of different lengths") from None
     if array.ndim != 1 or len(array) == 0:
         raise ValueError(f"{name} must be a vector, one entry per row, got shape {array.shape}")
     check_finite(name, array)
@@ -244,19 +250,52 @@ def check_values(name: str, value: Any) -> NDArray[Any]:
                 f"{name} must not be missing, got {entries[missing[0]]!r} at index {missing[0]} "
                 f"({len(missing)} such entr{'y' if len(missing) == 1 else 'ies'})"
             )
-        array = np.array(entries)
-        if array.ndim == 1 and array.dtype.kind in "buifUS":
-            # One type for all must not make equal what is not: 1 and "1", 2**53 + 1 and 0.5.
-            changed = [i for i, e in enumerate(array.tolist()) if not bool(e == entries[i])]
-            if changed:
-                i = changed[0]
+        whole = _integers(name, entries)
+        if whole is not None:
+            return whole
+        for i, entry in enumerate(entries):
+            kind = np.asarray(entry).dtype.kind
+            if np.ndim(entry) or not (isinstance(entry, int) or kind in "buifUS"):
                 raise TypeError(
-                    f"{name} must be all numbers of one kind or all strings, got "
-                    f"{entries[i]!r} among others at index {i}"
+                    f"{name} must be numbers or strings, got {entry!r} of type "
+                    f"{type(entry).__name__} at index {i}"
                 )
-    if array.dtype.kind not in "buifUS" or array.ndim != 1:
+        array = np.array(entries)
+        # One type for all must not make equal what is not: 1 and "1", 2**53 + 1 and 0.5.
+        changed = [i for i, e in enumerate(array.tolist()) if not bool(e == entries[i])]
+        if array.dtype.kind == "O":
+            changed = [i for i, e in enumerate(entries) if type(e) is int]
+        if changed:
+            i = changed[0]
+            raise TypeError(
+                f"{name} must be all numbers of one kind or all strings, got "
+                f"{shown(entries[i])} among others at index {i}"
+            )
+    if array.dtype.kind not in "buifUS":
         raise TypeError(f"{name} must be numbers or strings, got dtype {array.dtype}")
     return array
+
+
+def _integers(name: str, entries: Sequence[Any]) -> NDArray[Any] | None:
+    """Integers, as exact as they are; None where some entry is none."""
+    if not all(isinstance(e, (int, np.integer)) and not isinstance(e, bool) for e in entries):
+        return None
+    values = [int(e) for e in entries]
+    low, high = min(values), max(values)
+    for i in (values.index(low), values.index(high)):
+        if values[i].bit_length() > _LONGEST:
+            raise ValueError(
+                f"{name} must be at most {_LONGEST} bits long, got {shown(values[i])} at index {i}"
+            )
+    if low >= -MAX_COUNT - 1 and high <= MAX_COUNT:
+        return np.array(values, dtype=np.int64)
+    return np.array(values, dtype=np.uint64 if low >= 0 and high <= MAX_SEED else object)
+
+
+def ordered_categories(values: Any) -> list[Any] | None:
+    """The categories of an ordered categorical column, in their order."""
+    dtype: Any = getattr(values, "dtype", None)
+    return list(dtype.categories) if getattr(dtype, "ordered", False) else None
 
 
 def _is_missing(entry: Any) -> bool:

@@ -23,6 +23,7 @@ from ._validation import (
     check_values,
     column_names,
     numbers_of,
+    ordered_categories,
     raise_not_finite,
     refuse_masked,
 )
@@ -123,7 +124,7 @@ class FederatedData:
     @classmethod
     def from_clients(
         cls,
-        clients: Iterable[tuple[ArrayLike, ArrayLike]],
+        clients: Iterable[tuple[ArrayLike, ArrayLike]] | Mapping[Any, tuple[ArrayLike, ArrayLike]],
         *,
         task: str | None = None,
         description: Mapping[str, Any] | None = None,
@@ -134,41 +135,49 @@ class FederatedData:
         Parameters
         ----------
         clients : iterable of pairs of array_like, shapes (d_i, n) and (d_i,)
+            Or a mapping of names to such pairs; the clients are in its order.
         task : {"classification", "multiclass", "regression"}, optional
             As in `split`; labels are held as they are unless it is given.
         description : mapping, optional
         **kwargs
             The names, see the class.
         """
-        given = list(clients)
+        if isinstance(clients, Mapping):
+            if "client_names" in kwargs:
+                raise ValueError("client_names must not be given where clients is a mapping")
+            kwargs["client_names"] = tuple(map(str, clients))
+            if len(set(kwargs["client_names"])) < len(clients):
+                raise ValueError("clients must have names that differ as text")
+        given = _pairs(clients)
         if not given:
             raise ValueError("clients must hold at least one (features, labels) pair, got none")
-        names = [_column_names(f) for f, _ in given]
-        for i, found in enumerate(names):
+        first, *_ = given
+        names = [_column_names(f) for f, _ in given.values()]
+        for who, found in zip(given, names, strict=True):
             if found is not None and names[0] is not None and found != names[0]:
                 raise ValueError(
-                    f"clients[{i}] must have the columns of clients[0], in their order, "
+                    f"{who} must have the columns of {first}, in their order, "
                     f"got {', '.join(found)} instead of {', '.join(names[0])}"
                 )
         pairs: list[tuple[Any, Any]] = []
-        for i, (features, labels) in enumerate(given):
+        for (who, (features, labels)), found in zip(given.items(), names, strict=True):
             f: Any = features
             if not sparse.issparse(features):
-                f = numbers_of(f"features of clients[{i}]", features)
-            refuse_masked(f"labels of clients[{i}]", labels)
+                f = numbers_of(f"features of {who}", features)
+            refuse_masked(f"labels of {who}", labels)
             b = np.asarray(labels)
             if np.ndim(f) != 2 or b.ndim != 1 or f.shape[0] != len(b):
                 raise ValueError(
-                    f"clients[{i}] must be features (d_i, n) and labels (d_i,), "
+                    f"{who} must be features (d_i, n) and labels (d_i,), "
                     f"got shapes {np.shape(f)} and {b.shape}"
                 )
             if pairs and f.shape[1] != pairs[0][0].shape[1]:
                 raise ValueError(
-                    f"clients[{i}] must have {pairs[0][0].shape[1]} features like clients[0], "
+                    f"{who} must have {pairs[0][0].shape[1]} features like {first}, "
                     f"got {f.shape[1]}"
                 )
             if not sparse.issparse(f):
-                check_finite(f"features of clients[{i}]", f, names[i])
+                check_finite(f"features of {who}", f, found)
             pairs.append((f, b))
         anything_sparse = any(sparse.issparse(f) for f, _ in pairs)
         stack = sparse.vstack if anything_sparse else np.concatenate
@@ -176,14 +185,18 @@ class FederatedData:
         if not anything_sparse:
             features = _frozen(features)
         sizes = np.array([len(b) for _, b in pairs])
-        labels = np.concatenate([b for _, b in pairs])
         note = dict(description or {})
+        joined: Any = [b for _, b in pairs]
+        if task is None or len({b.dtype.kind for b in joined}) == 1:
+            joined = np.concatenate(joined)
+        else:  # as one array, different kinds would be text or floats
+            joined = [entry for b in joined for entry in b.tolist()]
         if task is not None:
-            labels, mapped = _labels(labels, task)
+            joined, mapped = _labels(joined, task, _common_order(given))
             note |= mapped
         if None not in names:
             kwargs.setdefault("feature_names", names[0])
-        return cls(features, labels, sizes, description=note, **kwargs)
+        return cls(features, joined, sizes, description=note, **kwargs)
 
     @classmethod
     def split(
@@ -206,7 +219,8 @@ class FederatedData:
         labels : array_like of shape (d,)
             For classification any two values, for multiclass any values, strings or whole
             numbers; unless they are 0, 1, ... already, the smallest becomes 0, the next 1, and
-            so on, and ``description["label_mapping"]`` says so. Real numbers for regression.
+            so on, and ``description["label_mapping"]`` says so. Ordered categories of pandas are
+            in their order. Real numbers for regression.
         partition : Partitioner or array_like of shape (d,)
             How to split, see `fedepm_fast.partition`; or the client of every row, numbers or
             strings.
@@ -242,7 +256,7 @@ class FederatedData:
         d = table.shape[0]
         if np.shape(labels) != (d,):
             raise ValueError(f"labels must have shape ({d},), got {np.shape(labels)}")
-        y, found = _labels(labels, task)
+        y, found = _labels(labels, task, ordered_categories(labels))
         note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
         if names is not None and len(names) != table.shape[1]:
             raise ValueError(f"feature_names must have {table.shape[1]} entries, got {len(names)}")
@@ -502,19 +516,54 @@ class FederatedData:
         return digest.hexdigest()
 
 
-def _labels(values: ArrayLike, task: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """Labels as float64, and what the description says of them."""
+def _pairs(clients: Any) -> dict[str, tuple[Any, Any]]:
+    """What `from_clients` is given: the pairs by what messages call them."""
+    try:
+        given = dict(clients) if isinstance(clients, Mapping) else dict(enumerate(clients))
+    except TypeError:
+        raise TypeError(
+            f"clients must be (features, labels) pairs, got {type(clients).__name__}"
+        ) from None
+    for key, pair in given.items():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            many = f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""
+            raise TypeError(
+                f"clients[{key!r}] must be a pair (features, labels), got "
+                f"{type(pair).__name__}{many}"
+            )
+    return {f"clients[{key!r}]": (pair[0], pair[1]) for key, pair in given.items()}
+
+
+def _common_order(given: dict[str, tuple[Any, Any]]) -> list[Any] | None:
+    """The ordered categories that labels of all clients have."""
+    first, *_ = given
+    common = ordered_categories(given[first][1])
+    for who, (_, labels) in given.items():
+        if (order := ordered_categories(labels)) != common:
+            raise ValueError(
+                f"labels of {who} must have the ordered categories of {first}, {common}, "
+                f"got {order}"
+            )
+    return common
+
+
+def _labels(
+    values: ArrayLike, task: str, order: list[Any] | None
+) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Labels as float64, and what the description says of them; `order` as `class_labels`."""
     check_choice("task", task, TASKS)
     if task == "regression":
         return check_array("labels", numbers_of("labels", values)), {"task": task}
-    y, mapping = class_labels(values, two=task == "classification")
+    y, mapping = class_labels(values, two=task == "classification", order=order)
     return y, {"task": task} | ({} if mapping is None else {"label_mapping": mapping})
 
 
 def class_labels(
-    values: ArrayLike, *, two: bool
+    values: ArrayLike, *, two: bool, order: list[Any] | None = None
 ) -> tuple[NDArray[np.float64], dict[str, int] | None]:
     """Labels as 0.0, 1.0, ..., and the mapping, or None where they are such already.
+
+    They are in increasing order, or in that of `order`.
 
     Raises
     ------
@@ -524,6 +573,10 @@ def class_labels(
     """
     labels = check_values("labels", values)
     found, codes = np.unique(labels, return_inverse=True)
+    if order is not None:
+        places = {category: k for k, category in enumerate(order)}
+        by_place = np.argsort([places[value] for value in found.tolist()])
+        found, codes = found[by_place], np.argsort(by_place)[codes]
     if len(found) != 2 and (two or len(found) < 2):
         shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
         wanted, task = ("exactly", "classification") if two else ("at least", "multiclass")

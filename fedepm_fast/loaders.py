@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from . import _svmlight
 from ._compressed import DAMAGED, is_compressed, open_file
-from ._csv import Text, is_missing, is_word
+from ._csv import Text, is_missing, is_word, number
 from ._extras import require
-from ._validation import check_choice, check_int, numbers_of_column
+from ._validation import check_choice, check_int, numbers_of_column, ordered_categories
 from .data import FederatedData
 from .partition import Partitioner, RandomCuts
 
@@ -35,6 +37,9 @@ SUFFIXES = {
 FORMATS = ("svmlight", "csv", "parquet", "npy", "npz")
 #: What a file without a suffix that says it begins with: formats of bytes, and LIBSVM's lines.
 _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
+#: Names that columns without one have, as written and as pandas reads them.
+_NAMELESS = re.compile(r"(Unnamed: [0-9]+(\.[0-9]+)?(_level_[0-9]+)?)?")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*([ \t]+[0-9]+:[^ \t]+)+\s*(#.*)?")
 
 
@@ -45,13 +50,15 @@ class Loaded(NamedTuple):
     """Shape (d, n): an array of float64, or of float32 where all of a file's features are; from
     an SVMlight file that is mostly empty a CSR array."""
     labels: NDArray[Any]
-    """Shape (d,)."""
+    """Shape (d,); ordered categories of a Parquet file as pandas has them."""
     clients: NDArray[Any] | None
     """The client of every row, where a column names it."""
     feature_names: tuple[str, ...] | None
     note: Mapping[str, Any] = {}
     """What was made of the file, for a description: its ``format``, ``label_column``,
     ``client_column``, and ``unnamed_index`` where one was left out."""
+    lines: NDArray[np.int64] | None = None
+    """The line of every row, shape (d,), in a CSV or SVMlight file."""
 
 
 def load(
@@ -108,7 +115,10 @@ def load(
     Notes
     -----
     All rows of a CSV file must have as many cells. Its columns must have different names; only
-    the first may have none, as pandas writes an index, and is left out if its cells all differ.
+    the first may have none, as pandas writes an index, and is left out if its cells are whole
+    numbers or words that all differ; ``Unnamed: 0`` and the like, as pandas reads it, is none.
+    Labels that are several numbers each, as decimal commas or blanks between cells leave them,
+    are refused unless `separator` is given.
     Features are numbers, or all of them true or false; empty cells and ``NA`` are NaN.
     """
     client_column = _one_name(client_column, client)
@@ -117,7 +127,8 @@ def load(
         raise FileNotFoundError(f"no data file at {path}")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty")
-    format = _format(path) if format is None else check_choice("format", format, FORMATS)
+    told = format is not None
+    format = check_choice("format", format, FORMATS) if told else _format(path)
     if is_compressed(path) and format not in ("svmlight", "csv"):
         raise ValueError(f"{path} must not be compressed, {format} files are so themselves")
     if format in ("svmlight", "npz"):
@@ -130,7 +141,16 @@ def load(
         if given is not None and format != "csv":
             raise ValueError(f"{argument} is for csv files, got {given!r} for {format}")
     if format == "svmlight":
-        return Loaded(*_svmlight.read(path, n_features), None, None, {"format": format})
+        try:
+            features, labels, lines = _svmlight.read(path, n_features)
+        except ValueError as error:
+            if told or _has_svmlight(_beginning(path)):
+                raise
+            raise ValueError(
+                f"{error}; it was read as SVMlight, by its name: a table of another name than .csv "
+                'needs format="csv" (--format csv)'
+            ) from None
+        return Loaded(features, labels, None, None, {"format": format}, lines)
     if format == "npz":
         return _npz(path)
     if format == "csv":
@@ -197,7 +217,7 @@ def read_federated(
     how: Any = partition
     if how is None:
         how = table.clients if table.clients is not None else RandomCuts(clients)
-    try:
+    with errors_of(path, table):
         return FederatedData.split(
             table.features,
             table.labels,
@@ -208,9 +228,45 @@ def read_federated(
             feature_names=table.feature_names,
             description={"source": Path(path).name, **table.note},
         )
+
+
+@contextmanager
+def errors_of(path: str | os.PathLike[str], table: Loaded) -> Iterator[None]:
+    """Errors of the data of a file name it, and the line where it has lines."""
+    try:
+        yield
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{path}: {error}") from None
+        raise kind(_wrong_number(path, table, str(error)) or f"{path}: {error}") from None
+
+
+def _wrong_number(path: Any, table: Loaded, error: str) -> str | None:
+    """What an error says of a feature or a label, with the line where it stands."""
+    if table.lines is None:
+        return None
+    if error.startswith("features must be finite"):
+        held = sparse.coo_array(table.features)
+        wrong = np.flatnonzero(~np.isfinite(held.data))
+        first = wrong[np.lexsort((held.col[wrong], held.row[wrong]))[0]]
+        i, j, got = held.row[first], int(held.col[first]), held.data[first]
+        where = f"in column {table.feature_names[j]!r}" if table.feature_names else ""
+        if table.note["format"] == "svmlight":
+            where = f"at index {j + 1}"
+        elif not where:  # the features' columns are those that are left
+            used = [table.note.get(name) for name in ("label_column", "client_column")]
+            where = f"in column {[k for k in range(j + 3) if k not in used][j]}"
+        what = f"features must be finite, got {got} {where} ({len(wrong)} such "
+        what += "entry)" if len(wrong) == 1 else "entries)"
+    elif error.startswith("labels must be"):
+        numbers = [number(str(label)) for label in table.labels]
+        found = [k for k, value in enumerate(numbers) if value is None or not np.isfinite(value)]
+        if not found:
+            return None
+        i = found[0]
+        what = f"labels must be finite numbers, got {str(table.labels[i])!r}"
+    else:
+        return None
+    return f"{path}, line {table.lines[i]}: {what}"
 
 
 def _one_name(client_column: str | int | None, client: str | int | None) -> str | int | None:
@@ -231,19 +287,28 @@ def _format(path: Path) -> str:
     name = Path(path.stem if is_compressed(path) else path.name)
     if name.suffix.lower() in SUFFIXES:
         return SUFFIXES[name.suffix.lower()]
-    try:
-        with open_file(path) as file:
-            begin = file.read(1 << 16)
-    except DAMAGED as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+    begin = _beginning(path)
     for start, format in _BEGINNINGS.items():
         if begin.startswith(start):
             return format
-    if _SVMLIGHT_LINE.search(begin.removeprefix(_svmlight.BYTE_ORDER_MARK)):
+    if _has_svmlight(begin):
         return "svmlight"
     raise ValueError(
         f"{path}: format is not known from its name or beginning, give one of {', '.join(FORMATS)}"
     )
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with open_file(path) as file:
+            return bytes(file.read(1 << 16))
+    except DAMAGED as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _has_svmlight(begin: bytes) -> bool:
+    """Whether one of the lines that a file begins with is LIBSVM's."""
+    return _SVMLIGHT_LINE.search(begin.removeprefix(_svmlight.BYTE_ORDER_MARK)) is not None
 
 
 class _Held:
@@ -259,10 +324,12 @@ class _Held:
         except (TypeError, ValueError):
             return None
 
-    def values(self) -> NDArray[Any]:
-        return np.asarray(self.column)
+    def values(self) -> Any:
+        ordered = ordered_categories(self.column) is not None
+        return self.column.array if ordered else self.ids()
 
-    ids = values
+    def ids(self) -> NDArray[Any]:
+        return np.asarray(self.column)
 
 
 class _Table(NamedTuple):
@@ -296,8 +363,11 @@ class _Table(NamedTuple):
         """Refuse columns that cannot be told apart."""
         seen: dict[str, int] = {}
         for j, name in enumerate(self.names or ()):
-            if name == "" and j > 0:
-                raise ValueError(f"{self.path} must have a name for column {j + 1}, got none")
+            if _NAMELESS.fullmatch(name) and j > 0:
+                raise ValueError(
+                    f"{self.path} must have a name for column {j + 1}, got "
+                    f"{f'{name!r}, as pandas calls one without' if name else 'none'}"
+                )
             if name in seen:
                 raise ValueError(
                     f"{self.path} must have columns of different names, got {name!r} for columns "
@@ -307,14 +377,20 @@ class _Table(NamedTuple):
 
     def is_index(self, j: int) -> bool:
         """Whether a column is an index, as pandas writes it: first, nameless, no cell twice."""
-        if self.names is None or j > 0 or self.names[j] not in ("", "Unnamed: 0"):
+        if self.names is None or j > 0 or not _NAMELESS.fullmatch(self.names[j]):
             return False
-        cells = self.columns[j].ids().tolist()
-        if len(set(cells)) == len(cells):
+        column = self.columns[j]
+        cells = column.ids().tolist()
+        if column.numbers is not None and not all(map(_WHOLE.fullmatch, map(str, cells))):
+            wrong = "cells that are not whole numbers, as those of an index would be"
+        elif len(set(cells)) < len(cells):
+            wrong = "cells twice"
+        else:
             return True
-        if self.names[j]:
-            return False
-        raise ValueError(f"{self.path} must have a name for column 1, got none, and cells twice")
+        raise ValueError(
+            f"{self.path} must have a name for column 1, got none, and {wrong}: name it if it is a "
+            "feature, or leave it out"
+        )
 
     def loaded(
         self, format: str, label: str | int | None, client_column: str | int | None
@@ -335,11 +411,20 @@ class _Table(NamedTuple):
         note = {"format": format, "label_column": self.called(target)}
         if who is not None:
             note["client_column"] = self.called(who)
+        if self.text is not None:
+            self.text.refuse_numbers(target, self.called(target))
+            if who is not None and self.names is None:
+                self.text.refuse_numbers(who, self.called(who))
         rest.remove(target)
         if rest and self.is_index(rest[0]):
             rest, note["unnamed_index"] = rest[1:], True
         if not rest:
-            raise ValueError(f"{path} must have at least one feature column beside the label")
+            other = ""
+            if self.text is not None and _has_svmlight(_beginning(path)):
+                other = '; it looks like SVMlight, format="svmlight" (--format svmlight)'
+            raise ValueError(
+                f"{path} must have at least one feature column beside the label{other}"
+            )
         self.refuse("label", target, is_missing)
         if who is not None:
             self.refuse("client_column", who, lambda cell: cell == "")
@@ -362,7 +447,8 @@ class _Table(NamedTuple):
         except ValueError as error:
             raise ValueError(f"{path}, column {note['client_column']!r} {error}") from None
         names = None if self.names is None else tuple(self.names[j] for j in rest)
-        return Loaded(features, labels, clients, names, note)
+        lines = None if self.text is None else self.text.lines
+        return Loaded(features, labels, clients, names, note, lines)
 
     def refuse(self, argument: str, j: int, wrong: Callable[[str], bool]) -> None:
         """Refuse missing cells of text; those of other tables are found with the rows."""
@@ -387,7 +473,7 @@ def _parquet(path: Path, wanted: tuple[Any, ...]) -> _Table:
     # An index is no feature, but it may name the clients.
     levels = [n for n in frame.index.names if n is not None and n in wanted and n not in frame]
     frame = frame.reset_index(level=levels) if levels else frame
-    columns = [_Held(frame.iloc[:, j].to_numpy()) for j in range(frame.shape[1])]
+    columns = [_Held(frame.iloc[:, j]) for j in range(frame.shape[1])]
     return _Table(path, tuple(map(str, frame.columns)), columns)
 
 

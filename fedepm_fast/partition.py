@@ -84,6 +84,7 @@ class RandomCuts(Partitioner):
     ``min_share * d / m`` rows. The authors' program draws until that is so, which hardly ever
     happens for thousands of clients; here the sizes are drawn from that conditional law
     directly: all such sizes are equally likely, so the surplus over the minimum is cut.
+    As many clients as rows hold one each.
 
     Parameters
     ----------
@@ -111,12 +112,13 @@ class RandomCuts(Partitioner):
             return [shuffled]
         floor = int(self.min_share * d / m)
         surplus = d - m * floor
-        # The last point is at most d - 2, so the last client has two rows at least.
-        points = surplus - (1 if floor else 2)
+        # The last point is at most d - 2, so the last client has two rows at least, if it can.
+        points = surplus - (1 if floor or m == d else 2)
         if m - 1 > points:
             raise ValueError(
-                f"clients={m} and min_share={self.min_share:g} leave no way to cut {d} rows: "
-                "use fewer clients, or EqualParts"
+                f"min_share={self.min_share:g} must leave rows for {m} clients, but asks for at "
+                f"least {floor + 1} of {d} for each: use a smaller one, fewer clients, or "
+                "EqualParts"
             )
         cuts = np.sort(rng.choice(points, m - 1, replace=False) + 1)
         return np.split(shuffled, cuts + floor * np.arange(1, m))

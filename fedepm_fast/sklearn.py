@@ -29,7 +29,6 @@ require("sklearn", "sklearn", "fedepm_fast.sklearn")
 
 from sklearn.base import ClassifierMixin, RegressorMixin  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
-from sklearn.utils.validation import validate_data  # noqa: E402
 
 from ._estimator import FedEPMEstimator  # noqa: E402
 
@@ -43,9 +42,10 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
 
     Parameters
     ----------
-    n_clients : int
+    n_clients : int, optional
         Clients that the rows are dealt to, shuffled, in equal numbers, where `fit` is not told
-        who holds them; at most one for each row.
+        who holds them; an error if there are fewer rows. By default 10, or one for each row if
+        these are fewer.
     beta : float
         Weight of the l2 penalty of the coefficients, in the units of X, beside the *mean* loss.
         The intercept is not penalised: the regulariser gives its coordinate the weight 0.
@@ -129,7 +129,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         ValueError, TypeError
             Naming the argument.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        X, y = self._validated(X, y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -205,7 +205,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         *,
         loss: str = "least_squares",
         delta: float = 1.0,
-        n_clients: int = 10,
+        n_clients: int | None = None,
         beta: float = 1e-3,
         fit_intercept: bool = True,
         local_steps: int = 12,
@@ -260,8 +260,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         ValueError, TypeError
             Naming the argument.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
-        y = y.astype(np.float64)
+        X, y = self._validated(X, y, y_numeric=True)
         loss = check_choice("loss", self.loss, ("least_squares", "huber"))
         delta = check_real("delta", self.delta, low=0.0, open_low=True)
         # To unit scale, as `tol` has none; the penalty of the coefficients scales alike.

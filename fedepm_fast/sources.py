@@ -129,11 +129,8 @@ def read_table(
         separator=separator,
     )
     name = Path(path).name
-    try:
+    with loaders.errors_of(path, loaded):
         return Table.prepare(name, loaded, task=task, scale=scale, source=name)
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)

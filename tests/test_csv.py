@@ -54,15 +54,38 @@ def test_clients_are_text_as_written(tmp_path, cells, names, sizes):
         ("2,3,well,ill\n1,2,3,4,5,0\n6,7,8,9,0,1\n", {}, "line 2 has 6 fields where line 1 has 4"),
         ("a;b;y\n61,5;20;0\n47,3;25;1\n", {}, "not so: a \\('61,5' in line 2\\)"),
         ("61,5;20;0\n47,3;25;1\n", {}, "separated by ',' \\(2 fields\\) or ';' \\(3 fields\\)"),
+        *[(text, {}, r"may be separated by '.' or by blanks \(\d fields\): blanks and decimal")
+          for text in ("1,5 0\n2,5 1\n3,5 0\n", "1,5 yes\n2,5 no\n", "1|5 0\n2|5 1\n",
+                       "1;5 0\n2;5 1\n",
+                       "61 5,0\n62 5,1\n", "1,5  2,5\t0\n2,5 3,5 1\n", "-1,5e3 0\n2,5 1\n")],
+        *[(text, {}, "several numbers in one cell, '[15].+', as all rows .*: '.+' separates")
+          for text in ("a,y\n1,5 0\n2,5 1\n", "1\t5 0\n2\t5 1\n", "1, 5 0\n2, 5 1\n",
+                       "a;y\n1;5,0\n2;5,1\n",
+                       "a,y\n1,5|0\n2,5|1\n", "a,y\n1,5;0\n2,5;1\n", "a,y\n1,5\t0\n2,5\t1\n",
+                       "a b y\n1.2 5 0\n2.2 5 1\n", "a,y\n1,1 000\n2,\n3,2 000\n")],
+        ("7\t5 0\tu\n8\t5 1\tv\n", {"client_column": 1}, "several numbers in one cell, '5 0'"),
         ("a,b,a ,y\n1,2,3,0\n", {}, "different names, got 'a' for columns 1 and 3"),
         ("a,,b,y\n1,2,3,0\n", {}, "must have a name for column 2, got none"),
         (",a,y\n7,2,0\n7,3,1\n", {}, "must have a name for column 1, got none, and cells twice"),
+        ("Unnamed: 0,a,y\n7,2,0\n7,3,1\n", {}, "name for column 1, got none, and cells twice"),
+        (",Unnamed: 0,a,y\n0,0,5,0\n1,1,6,1\n", {}, "column 2, got 'Unnamed: 0', as pandas"),
+        ("a,y,Unnamed: 2\n1,0,\n2,1,\n", {}, "must have a name for column 3, got 'Unnamed: 2'"),
+        (",Unnamed: 0.1,a,y\n0,0,5,0\n1,1,6,1\n", {}, "name for column 2, got 'Unnamed: 0.1'"),
+        (",a,y\n0.5,5,0\n1.5,6,1\n", {}, "name for column 1, got none, and cells that are not"),
+        (",a,y\n1.0,5,0\n2.0,6,1\n", {}, "not whole numbers, .* name it if it is a feature"),
+        (",a,y\n1e3,5,0\n2,6,1\n", {}, "cells that are not whole numbers"),
+        (",a,y\n,5,0\n2,6,1\n", {}, "cells that are not whole numbers"),
+        (",a,y\nTrue,5,0\nFalse,6,1\n", {}, "cells that are not whole numbers"),
         ("a,y\n1,0\n2,\n", {}, "line 3: label 'y' must not be missing, got ''"),
         ("a,y\n1,yes\n2,NA\n", {}, "line 3: label 'y' must not be missing, got 'NA'"),
         ("a,w,y\n1,u,0\n2, ,1\n", {"client_column": "w"}, "line 3: client_column 'w' must not be"),
         ("a,w,y\n1,u,0\n2,u ,1\n", {"client_column": "w"}, "'w' has names that differ in the"),
-        ('a,y\n1,"0\n2,1\n', {}, "is not a readable csv file: unexpected end of data"),
-        ('a,y\n"1"2,0\n2,1\n', {}, "is not a readable csv file: ',' expected after"),
+        ('a,y\n1,"0\n2,1\n', {}, "unexpected end of data, in line 3, of the quotes .* in line 2"),
+        ('a,y\n1,0\n2, "1\n2,1\n', {}, "end of data, in line 4, of the quotes that open in line 3"),
+        ('a,y\n1,"0\n2,1\n3,"1\n', {}, "',' expected .* in line 4, of the quotes .* in line 2"),
+        ('a,w,y\r\n1,"u\r\nv","0\r\n2,1\r\n', {}, "in line 4, of the quotes that open in line 3"),
+        ('a,y\n5" b,0\n1,0\n2,"1' + "\n2,1" * 40_000, {}, "limit .* quotes that open in line 4"),
+        ('a,y\n"1"2,0\n2,1\n', {}, "not a readable csv file: ',' expected after '\"', in line 2"),
         ("a,y\n1\0,0\n", {}, "holds a NUL byte before line 2"),
         ("a,b\n1_0,1\n2,0\n", {}, "not so: a \\('1_0' in line 2\\)"),
         ("a,b\n\u0661,1\n2,0\n", {}, "not so: a \\('\u0661' in line 2\\)"),
@@ -107,7 +130,13 @@ def test_tables_whose_first_line_counts_are_refused():
         ("a\tb\ty\n1\t2\tx, z\n", {}, ("a", "b"), [[1, 2]], ["x, z"]),
         ("a|b,y\n1,2\n", {}, ("a|b",), [[1]], [2]),
         ("6,5;2\n4,3;1\n", {"separator": ",", "header": False}, None, [[6], [4]], ["5;2", "3;1"]),
+        ("1,5 0\n2,5 1\n", {"separator": ","}, None, [[1], [2]], ["5 0", "5 1"]),
+        ("1,2.5,5 mg daily\n4,3,50 mg\n", {"header": False}, None, [[1, 2.5], [4, 3]],
+         ["5 mg daily", "50 mg"]),
         (",a,y\n5,1,0\n3,2,1\n", {}, ("a",), [[1], [2]], [0, 1]),
+        (",a,y\n-5,1,0\n+3,2,1\n", {}, ("a",), [[1], [2]], [0, 1]),
+        (",a,y\n2024-01-01,1,0\n5,2,1\n", {}, ("a",), [[1], [2]], [0, 1]),
+        ("a,y\n1,9\n2,18446744073709551617\n", {}, ("a",), [[1], [2]], [9, 18446744073709551617]),
         ("Unnamed: 0,a,y\n0,1,0\n1,2,1\n", {}, ("a",), [[1], [2]], [0, 1]),
         (",a,y\n5,1,0\n3,2,1\n", {"label": 0}, ("a", "y"), [[1, 0], [2, 1]], [5, 3]),
         ("a,b,y\nTrue,NA,1\nFalse,null,0\n", {}, ("a", "b"), [[1, np.nan], [0, np.nan]], [1, 0]),
@@ -138,6 +167,11 @@ def test_the_summary_says_what_was_made_of_the_file(tmp_path):
         "y.csv: 2 rows, 1 features, 1 clients of 2 to 2 rows; label column 1; columns not scaled"
     )
     assert data.description["label_column"] == 1
+
+
+def test_names_of_clients_may_be_numbers_with_blanks(tmp_path):
+    got = load(tmp_path, "age,site,ill\n50,123 45,0\n60,123 46,1\n", client_column="site")
+    assert got.clients.tolist() == ["123 45", "123 46"]
 
 
 def test_pandas_is_not_needed(tmp_path, monkeypatch):

@@ -114,6 +114,44 @@ def test_classes_are_numbered():
             FederatedData.split(X, labels, [0] * 6, task="multiclass")
 
 
+def ordered(values, categories):
+    return pd.Categorical(values, categories=categories, ordered=True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "mapping"),
+    [
+        (ordered(["lo", "hi", "lo", "hi"], ["lo", "hi"]), {"lo": 0, "hi": 1}),
+        (pd.Series(ordered(["lo", "hi", "lo", "hi"], ["lo", "hi"])), {"lo": 0, "hi": 1}),
+        (ordered(["lo", "hi", "lo", "hi"], ["no", "lo", "mid", "hi"]), {"lo": 0, "hi": 1}),
+        (ordered([1, 0, 1, 0], [1, 0]), {"1": 0, "0": 1}),
+        (ordered([0, 1, 0, 1], [0, 1]), None),
+        (ordered([2.5, 0.5, 2.5, 0.5], [2.5, 0.5]), {"2.5": 0, "0.5": 1}),
+        (pd.qcut([1, 9, 2, 8], 2, labels=["under", "over"]), {"under": 0, "over": 1}),
+        (pd.Categorical(["lo", "hi", "lo", "hi"], categories=["lo", "hi"]), {"hi": 0, "lo": 1}),
+    ],
+)
+def test_ordered_categories_are_in_their_order(labels, mapping):
+    data = FederatedData.split(np.eye(4), labels, [0, 0, 1, 1])
+    want = [1, 0, 1, 0] if mapping == {"hi": 0, "lo": 1} else [0, 1, 0, 1]
+    assert data.label_mapping == mapping and data.labels.tolist() == want
+    pairs = [(np.eye(2), labels[:2]), (np.eye(2), labels[2:])]
+    again = FederatedData.from_clients(pairs, task="classification")
+    assert again.label_mapping == mapping and again.labels.tolist() == want
+
+
+def test_ordered_categories_of_many_classes_and_of_several_clients():
+    grades = ordered(list("caba"), list("cba"))
+    data = FederatedData.split(np.eye(4), grades, [0, 0, 1, 1], task="multiclass")
+    assert data.label_mapping == {"c": 0, "b": 1, "a": 2} and data.labels.tolist() == [0, 2, 1, 2]
+    with pytest.raises(ValueError, match=r"labels must not be missing, got nan at index 1"):
+        FederatedData.split(np.eye(4), ordered(["a", None, "b", "a"], ["b", "a"]), [0, 0, 1, 1])
+    for other in (ordered(list("ab"), list("ab")), ["a", "b"]):
+        pairs = {"north": (np.eye(4), grades), "south": (np.eye(4)[:2], other)}
+        with pytest.raises(ValueError, match=r"labels of clients\['south'\] must have the or"):
+            FederatedData.from_clients(pairs, task="multiclass")
+
+
 def test_unit_norm():
     X, y = table()
     X[:, 1] = 0
@@ -166,6 +204,36 @@ def test_from_clients():
         FederatedData.from_clients([(X, y[:3])])
     with pytest.raises(ValueError, match="clients must hold at least one"):
         FederatedData.from_clients([])
+
+
+def test_from_clients_by_name():
+    X, y = table(6)
+    pairs = {"south": (X[:2], y[:2]), 7: (X[2:], y[2:])}
+    data = FederatedData.from_clients(pairs)
+    assert data.client_names == ("south", "7") and data.client_sizes.tolist() == [2, 4]
+    assert data.content_hash() == FederatedData.from_clients(pairs.values()).content_hash()
+
+
+@pytest.mark.parametrize(
+    ("clients", "options", "error", "message"),
+    [
+        ({"n": np.eye(2)}, {}, TypeError, r"clients\['n'\] must be a pair .*, got ndarray"),
+        ({"n": {"X": 1, "y": 2}}, {}, TypeError, r"clients\['n'\] must be a pair .*, got dict"),
+        ({"n": (np.eye(2), [0])}, {}, ValueError, r"clients\['n'\] must be features .* labels"),
+        ({"n": ([[np.nan]], [0])}, {}, ValueError, r"features of clients\['n'\] must be finite"),
+        ((np.eye(2), [0, 1]), {}, TypeError, r"clients\[0\] must be a pair .*, got ndarray"),
+        ([(np.eye(2), [0, 1], 5)], {}, TypeError, r"clients\[0\] must be a pair .* tuple of 3"),
+        (["ab"], {}, TypeError, r"clients\[0\] must be a pair .*, got str"),
+        (5, {}, TypeError, r"clients must be \(features, labels\) pairs, got int"),
+        ({1: (np.eye(2), [0, 1]), "1": (np.eye(2), [0, 1])}, {}, ValueError, "differ as text"),
+        ({"n": (np.eye(2), [0, 1])}, {"client_names": ["m"]}, ValueError, "client_names must not"),
+        ([(np.eye(2), [0, 1]), (np.eye(2), ["0", "1"])], {"task": "classification"}, TypeError,
+         "labels must be all numbers of one kind or all strings"),
+    ],
+)  # fmt: skip
+def test_what_is_no_pair_is_named(clients, options, error, message):
+    with pytest.raises(error, match=message):
+        FederatedData.from_clients(clients, **options)
 
 
 def test_csr_gives_the_run_of_the_dense_data():

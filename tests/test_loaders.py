@@ -7,6 +7,7 @@ import gzip
 import itertools
 import lzma
 import random
+import re
 import zipfile
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fedepm_fast import FedEPM, _svmlight, loaders, run
+from fedepm_fast import FedEPM, _svmlight, loaders, run, sources
 from fedepm_fast.partition import EqualParts
 
 RNG = np.random.default_rng(0)
@@ -145,6 +146,9 @@ def test_truncated_files_are_named(files, name):
         ("x.svm", "1 1:2\n", {"header": True}, "header is for csv files, got True for svmlight"),
         ("x.csv", "a,b\n1,2\n", {"separator": ",,"}, "separator must be one character, or 'tab'"),
         ("x.npz.gz", "1 1:2\n", {}, "x.npz.gz must not be compressed"),
+        ("x.txt", "1,2,0\n", {}, "line 1: '1,2,0' is not a number; it was read as SVMlight"),
+        ("x.svm", "a b y\n1 2 0\n", {}, r"line 1: 'a' is not .* needs format=\"csv\" \(--format"),
+        ("x.csv", "+1 1:2\n-1 1:3\n", {}, r"looks like SVMlight, format=\"svmlight\" \(--format"),
         ("x.bin", "a,b\n1,2\n", {}, "x.bin: format is not known from its name or beginning"),
         ("x.bin", "1 4:2\n", {"format": "xml"}, "format must be one of"),
     ],
@@ -170,11 +174,54 @@ def test_numpy_files_of_the_wrong_content(tmp_path):
 def test_errors_of_the_data_name_the_file(tmp_path):
     (tmp_path / "x.csv").write_text("a,y\n1,0\n,1\n3,0\n")
     with pytest.raises(
-        ValueError, match=r"x\.csv: features must be finite, got nan in row 1 .*'a'"
+        ValueError, match=r"x\.csv, line 3: features must be finite, got nan in column 'a' \(1 su"
     ):
         loaders.read_federated(tmp_path / "x.csv", clients=1)
     with pytest.raises(FileNotFoundError, match="no data file at"):
         loaders.load(tmp_path / "missing.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("x.csv", "a,b,y\n1,2,0\n\n1,NA,1\n,2,0\n", {},
+         "line 4: features must be finite, got nan in column 'b' (2 such entries)"),
+        ("x.csv", "0,7,1\n1,8,inf\n", {"label": 1, "header": False},
+         "line 2: features must be finite, got inf in column 2 (1 such entry)"),
+        ("x.csv", 'a,y\n1,0\n"2",inf\n', {"task": "regression"},
+         "line 3: labels must be finite numbers, got 'inf'"),
+        ("x.csv", "a,y\n1,0\n2,few\n", {"task": "regression"},
+         "line 3: labels must be finite numbers, got 'few'"),
+        ("x.svm", "# c\n1 1:2\n\n0 1:1 7:1e999\n", {},
+         "line 4: features must be finite, got inf at index 7 (1 such entry)"),
+        ("x.svm", "# c\n1 1:2\n\nnan 1:3\n", {},
+         "line 4: labels must be finite numbers, got 'nan'"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_none_are_named_by_the_line_of_the_file(
+    tmp_path, name, content, options, message
+):
+    (tmp_path / name).write_text(content)
+    message = re.escape(f"{tmp_path / name}, {message}")
+    with pytest.raises((TypeError, ValueError), match=f"^{message}$"):
+        loaders.read_federated(tmp_path / name, clients=1, **options)
+    with pytest.raises((TypeError, ValueError), match=f"^{message}$"):
+        sources.read_table(tmp_path / name, **options)
+
+
+@pytest.mark.parametrize("size", [1, 30, _svmlight.BLOCK])
+def test_rows_of_svmlight_know_their_lines(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(_svmlight, "BLOCK", size)
+    (tmp_path / "t.svm").write_text("# c\n1 1:2\n\n0 1:1 # d\n1\n\n# e\n0 1:nan\n1 1:1")
+    assert loaders.load(tmp_path / "t.svm").lines.tolist() == [2, 4, 5, 8, 9]
+
+
+def test_ordered_categories_of_parquet_keep_their_order(tmp_path):
+    y = pd.Categorical(["lo", "hi", "lo"], categories=["lo", "mid", "hi"], ordered=True)
+    pd.DataFrame({"a": [1.0, 2, 3], "y": y}).to_parquet(tmp_path / "t.parquet")
+    data = loaders.read_federated(tmp_path / "t.parquet", clients=1)
+    assert data.label_mapping == {"lo": 0, "hi": 1}
+    assert sources.read_table(tmp_path / "t.parquet").held.labels.tolist() == [0, 1, 0]
 
 
 # Whole numbers, signs, exponents, blanks and comments in every order, well-formed or not.
@@ -233,7 +280,7 @@ def test_values_out_of_the_ordinary_are_read_too(tmp_path):
     (tmp_path / "t.svm").write_bytes("1 1:nan 2:inf # caf\u00e9\n0 1:1\n".encode("latin-1"))
     got = loaders.load(tmp_path / "t.svm")
     np.testing.assert_array_equal(got.features, [[np.nan, np.inf], [1, 0]])
-    with pytest.raises(ValueError, match=r"t\.svm: features must be finite, got nan"):
+    with pytest.raises(ValueError, match=r"t\.svm, line 1: features must be finite, got nan"):
         loaders.read_federated(tmp_path / "t.svm", clients=1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import json
 from collections import Counter
 
@@ -37,6 +39,8 @@ def test_random_cuts_keep_the_minimum_share():
     for seed in range(20):
         sizes = np.array([len(p) for p in assign(RandomCuts(100), np.zeros(45222), seed)])
         assert sizes.min() > 0.01 * 45222 / 100
+    for m in (1, 2, 3, 50):  # one row each is a way
+        assert [len(p) for p in assign(RandomCuts(m), np.zeros(m))] == [1] * m
     sizes = [len(p) for p in assign(RandomCuts(5000), np.zeros(45222))]
     assert min(sizes) >= 1 and len(sizes) == 5000
 
@@ -97,7 +101,9 @@ def test_by_column():
         (lambda: ByColumn([1.0, np.nan]), "client ids must be finite"),
         (lambda: ByColumn(np.array(["a", None], dtype=object)), "must not be missing"),
         (lambda: assign(RandomCuts(5), np.zeros(4)), "clients must not exceed .*: 5 > 4"),
-        (lambda: assign(RandomCuts(4), np.zeros(4)), "leave no way to cut 4 rows"),
+        (lambda: assign(RandomCuts(2, 0.9), np.zeros(5)), "at least 3 of 5 for each"),
+        (lambda: ByColumn([1 << 20_000, 1]), "at most 14000 bits long, got an integer of 20001"),
+        (lambda: ByColumn([[1], [2, 3]]), "client ids must be a vector, got lists of different"),
         (lambda: assign(EqualParts(5), np.zeros(4)), "clients must not exceed"),
         (lambda: assign(DirichletLabelSkew(5, 1.0), np.zeros(4)), "clients must not exceed"),
         (lambda: assign(DirichletLabelSkew(3, 1.0, 9), np.zeros(9)), "min_samples must be at most"),
@@ -140,6 +146,13 @@ def test_dirichlet_shares_have_their_mean_and_variance():
         (np.array(["b", "a", "b"], dtype=np.dtypes.StringDType()), ("a", "b")),
         ([True, False, True], ("False", "True")),
         (pd.Series(["b", "a", "b"]), ("a", "b")),
+        # Integers are exact, whatever type holds them.
+        ([2**63, 1, 2**63], ("1", str(2**63))),
+        ([2**63 + 1, 2**63, 2**63 + 1], (str(2**63), str(2**63 + 1))),
+        ([2**64, -1, 2**64], ("-1", str(2**64))),
+        ([10**400, 1, 10**400], ("1", str(10**400))),
+        ([np.uint64(2**63), np.int64(-5), np.uint64(2**63)], ("-5", str(2**63))),
+        (pd.Series([2**70, 1, 2**70]), ("1", str(2**70))),
     ],
 )
 def test_ids_of_any_type(ids, names):
@@ -149,6 +162,20 @@ def test_ids_of_any_type(ids, names):
     # In every case the clients are those of rows 0 and 2, and of row 1.
     assert {tuple(p.tolist()) for p in parts} == {(0, 2), (1,)}
     assert str(np.asarray(ids, dtype=object)[parts[0][0]]).startswith(names[0])
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([decimal.Decimal("0.1"), 1], r"numbers or strings, got Decimal\('0.1'\) of type Decimal"),
+        ([1, datetime.date(2020, 1, 1)], r"got datetime.date\(2020, 1, 1\) of type date at"),
+        ([1.5, 10**400], "numbers of one kind .* got an integer of 1329 bits among others at ind"),
+        (["a", 10**400], "numbers of one kind .* got an integer of 1329 bits among others at ind"),
+    ],
+)
+def test_what_is_no_id_is_told_with_its_place(ids, message):
+    with pytest.raises(TypeError, match=message):
+        ByColumn(ids)
 
 
 def test_ids_are_kept_as_they_were():

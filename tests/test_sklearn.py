@@ -325,6 +325,48 @@ def test_bad_data():
         FedEPMClassifier(preconditioner="directions").fit(sparse.csr_array(X), y)
 
 
+def test_columns_of_a_frame_are_named():
+    pandas = pytest.importorskip("pandas")
+    y = np.arange(20) % 2
+    good = pandas.DataFrame({"age": np.arange(20.0), "dose": np.arange(20) % 3})
+    text = good.assign(dose=["low", "high"] * 10)
+    gaps = good.assign(dose=[1.0, np.nan] * 10)
+    models = FedEPMClassifier(beta=0.1), FedEPMRegressor(beta=0.1)
+    for model in models:
+        for frame in (text, text.astype("category")):
+            with pytest.raises(
+                ValueError, match="column 'dose', must be numbers, got 'low' in row 0"
+            ):
+                model.fit(frame, y)
+        with pytest.raises(
+            ValueError, match=r"X must be finite, got nan in row 1 .* column 'dose'"
+        ):
+            model.fit(gaps, y)
+        model.fit(good, y)
+        with pytest.raises(ValueError, match="X, column 'dose', must be numbers, got 'low' in row"):
+            model.predict(text)
+        with pytest.raises(ValueError, match=r"^The feature names should match"):
+            model.predict(text.rename(columns={"age": "years"}))
+    for labels in (["7", "few"] * 10, np.array(["few"] * 20, dtype=object)):
+        with pytest.raises(ValueError, match=r"y must be numbers, got '(7|few)' in row 0"):
+            models[1].fit(good, labels)
+    models[1].fit(good, np.array(["7", "8"] * 10))  # numbers, if written
+
+
+@pytest.mark.parametrize("cls", [FedEPMClassifier, FedEPMRegressor])
+def test_clients_must_not_exceed_rows(cls):
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 2
+    with pytest.raises(ValueError, match="n_clients must not exceed the number of rows: 7 > 6"):
+        cls(n_clients=7).fit(X, y)
+    assert cls(n_clients=6, beta=0.1).fit(X, y).n_clients_ == 6
+    assert cls(n_clients=7, beta=0.1).fit(X, y, clients=y).n_clients_ == 2  # given otherwise
+    assert cls(beta=0.1).fit(X, y).n_clients_ == 6
+    X, y = np.tile(X, (2, 1)), np.tile(y, 2)
+    one, other = (cls(n_clients=n, beta=0.1, random_state=3).fit(X, y) for n in (None, 10))
+    assert one.n_clients_ == 10
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+
+
 # scikit-learn's tools ---------------------------------------------------------------------
 
 
