@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +120,9 @@ class Cells:
 
     def all_numbers(self) -> bool:
         """Whether every cell that is not missing holds several numbers."""
-        held = set(self) - MISSING
-        return bool(held) and all(map(_NUMBERS.fullmatch, held))
+        held = (cell for cell in self if cell not in MISSING)
+        first = next(held, "")
+        return all(map(_NUMBERS.fullmatch, chain([first], held)))
 
     def first(self, wanted: Callable[[str], bool]) -> tuple[int, str] | None:
         """The first cell of which `wanted` is true, and its row."""

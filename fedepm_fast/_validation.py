@@ -253,18 +253,22 @@ def check_values(name: str, value: Any) -> NDArray[Any]:
         whole = _integers(name, entries)
         if whole is not None:
             return whole
-        for i, entry in enumerate(entries):
-            kind = np.asarray(entry).dtype.kind
-            if np.ndim(entry) or not (isinstance(entry, int) or kind in "buifUS"):
-                raise TypeError(
-                    f"{name} must be numbers or strings, got {entry!r} of type "
-                    f"{type(entry).__name__} at index {i}"
-                )
-        array = np.array(entries)
-        # One type for all must not make equal what is not: 1 and "1", 2**53 + 1 and 0.5.
-        changed = [i for i, e in enumerate(array.tolist()) if not bool(e == entries[i])]
-        if array.dtype.kind == "O":
+        try:
+            array = np.array(entries)
+        except ValueError:  # lists of different lengths
+            array = np.array(entries, dtype=object)
+        if array.ndim > 1 or array.dtype.kind not in "buifUS":
+            for i, entry in enumerate(entries):
+                kind = np.asarray(entry).dtype.kind
+                if np.ndim(entry) or not (isinstance(entry, int) or kind in "buifUS"):
+                    raise TypeError(
+                        f"{name} must be numbers or strings, got {entry!r} of type "
+                        f"{type(entry).__name__} at index {i}"
+                    )
             changed = [i for i, e in enumerate(entries) if type(e) is int]
+        else:
+            # One type for all must not make equal what is not: 1 and "1", 2**53 + 1 and 0.5.
+            changed = [i for i, e in enumerate(array.tolist()) if not bool(e == entries[i])]
         if changed:
             i = changed[0]
             raise TypeError(
