@@ -11,7 +11,7 @@ import numpy as np
 from .kernels._jit import device, stage
 from .kernels.engine import average_selected, copy_into
 from .kernels.ens import LARGEST_C, ens_serial
-from .kernels.local_steps import fedepm_local_steps_raw, gradient_steps
+from .kernels.local_steps import fedepm_local_steps_raw, gradient_steps_kernel
 
 # Where FedEPM's stages find its constants.
 LAM, ETA, C, ALPHA, START, BY_VARIANCE, NO_WEIGHT = range(7)
@@ -49,7 +49,7 @@ def fedepm(weighted: bool, private: bool) -> tuple[Any, Any]:
         return total, smallest
 
     @stage
-    def aggregate(rows, client, problem, settings, key, given, state, tau):
+    def aggregate(rows, problem, settings, key, given, state, tau):
         Z, k = state.Z, settings.constants
         c = min(k[LAM] / k[ETA], _LARGEST_C)
         if weighted:
@@ -94,7 +94,7 @@ def fedepm(weighted: bool, private: bool) -> tuple[Any, Any]:
         return safe
 
     @stage
-    def local_round(rows, client, problem, settings, key, given, state, tau):
+    def local_round(rows, problem, settings, key, given, state, tau):
         k = settings.constants
         S, k0 = state.selected[: state.n_selected[0]], settings.local_steps
         step, c = problem.step, k[C]
@@ -114,17 +114,18 @@ def fedepm(weighted: bool, private: bool) -> tuple[Any, Any]:
 
 
 @functools.cache
-def averaging() -> tuple[Any, Any]:
-    """`aggregate` and `local_round` of SFedAvg and SFedProx."""
+def averaging(client: Any) -> tuple[Any, Any]:
+    """`aggregate` and `local_round` of SFedAvg and SFedProx, given one client's objective."""
+    gradient_steps = gradient_steps_kernel(client)
 
     @stage
-    def local_round(rows, client, problem, settings, key, given, state, tau):
+    def local_round(rows, problem, settings, key, given, state, tau):
         k = settings.constants
         S, k0 = state.selected[: state.n_selected[0]], settings.local_steps
         for i in S:
             state.rate[i] = problem.step[i] / math.sqrt(2.0 * k0 + tau)
         return gradient_steps(
-            client, rows, problem.reg, S, state.x, state.G, state.rate, k[PROX], settings.mu0,
+            rows, problem.reg, S, state.x, state.G, state.rate, k[PROX], settings.mu0,
             k[RATE_C], k[RATE_ALPHA], k0, int(k[INNER_STEPS]), tau * k0, state.work, state.W,
             state.mu,
         )  # fmt: skip

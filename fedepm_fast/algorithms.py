@@ -245,8 +245,11 @@ class Algorithm:
         """What the compiled stages need to know, for n coordinates."""
         return ()
 
-    def stages(self) -> tuple[Any, Any]:
-        """The compiled `aggregate` and `local_round`: see `fedepm_fast.kernels.engine`."""
+    def stages(self, client: Any) -> tuple[Any, Any]:
+        """The compiled `aggregate` and `local_round`: see `fedepm_fast.kernels.engine`.
+
+        `client` is a client's objective, as `kernels.losses.objective_device` gives it.
+        """
         raise NotImplementedError
 
     @property
@@ -350,7 +353,7 @@ class FedEPM(Algorithm):
         sizes = problem.data.client_sizes
         return 1.0 / sizes if self.step == STEPS[0] else np.ones(len(sizes))
 
-    def stages(self) -> tuple[Any, Any]:
+    def stages(self, client: Any) -> tuple[Any, Any]:
         from ._compiled import fedepm
 
         return fedepm(self.aggregation != "equal", self.mechanism is not None)
@@ -516,10 +519,10 @@ class SFedAvg(_Averaging):
 
     name: ClassVar[str] = "sfedavg"
 
-    def stages(self) -> tuple[Any, Any]:
+    def stages(self, client: Any) -> tuple[Any, Any]:
         from ._compiled import averaging
 
-        return averaging()
+        return averaging(client)
 
     def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
         return self.c, self.alpha, 0.0, 1
@@ -550,10 +553,10 @@ class SFedProx(_Averaging):
         self._check("prox", check_real, low=0.0)
         self._check("inner_steps", check_int, low=1)
 
-    def stages(self) -> tuple[Any, Any]:
+    def stages(self, client: Any) -> tuple[Any, Any]:
         from ._compiled import averaging
 
-        return averaging()
+        return averaging(client)
 
     def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
         return self.c, self.alpha, self.prox, self.inner_steps

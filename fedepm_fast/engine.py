@@ -172,12 +172,12 @@ class _Compiled:
 
     def __init__(self, algorithm: Algorithm, problem: Problem, plan: PrivacyPlan | None) -> None:
         from .kernels import engine as kernel  # loads Numba
-        from .kernels.losses import workspace
+        from .kernels.losses import objective_device, workspace
 
         mechanism = algorithm.mechanism
         self._engine = kernel.Engine(
             problem.rows,
-            *algorithm.stages(),
+            *algorithm.stages(objective_device(problem.rows)),
             law="laplace" if mechanism is None else mechanism.name,
             private=mechanism is not None,
         )

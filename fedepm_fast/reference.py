@@ -281,10 +281,10 @@ class Reference:
             return -1, loop.OVERFLOW
         return loop.rounds(  # type: ignore[no-any-return]
             self.select, self.aggregate, self.evaluate, self.local_round, self.upload,
-            None, None, problem, settings, key, given, state, history, tau, last,
+            None, problem, settings, key, given, state, history, tau, last,
         )  # fmt: skip
 
-    # The stages, each of the arguments (rows, client, problem, settings, key, given, state, tau).
+    # The stages, each of the arguments (rows, problem, settings, key, given, state, tau).
 
     def select(self, *arguments: Any) -> bool:
         state, tau = arguments[-2:]

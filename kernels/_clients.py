@@ -27,6 +27,7 @@ from ._simd import fma, horizontal_sum, lanes, load, load_partial, splat, store,
 class ClientKernels(NamedTuple):
     """Kernels of one loss and layout."""
 
+    objective: Any
     client: Any
     selected: Any
     selected_parallel: Any
@@ -127,7 +128,7 @@ def client_kernels(layout: str, loss: Any) -> ClientKernels:
             part = parts[item if want else 0]
             sums[item] = chunk(rows, i, items[item, 1], w, want, part, work)
 
-    return ClientKernels(client, selected, selected_parallel)
+    return ClientKernels(objective, client, selected, selected_parallel)
 
 
 @device

@@ -2,7 +2,7 @@
 
 A run is five *stages* and this loop over rounds. Every stage is a function
 
-    ok = stage(rows, client, problem, settings, key, given, state, tau)
+    ok = stage(rows, problem, settings, key, given, state, tau)
 
 of the same arguments, the named tuples of `_engine_state`, that changes `state` and returns
 whether all went well:
@@ -100,7 +100,7 @@ def make_loop(
 
     def rounds(
         select: Any, aggregate: Any, evaluate: Any, local_round: Any, upload: Any,
-        rows: Any, client: Any, problem: Any, settings: Any, key: Any, given: Any, state: Any,
+        rows: Any, problem: Any, settings: Any, key: Any, given: Any, state: Any,
         history: Any, tau: Any, last: Any,
     ) -> Any:  # fmt: skip
         """Rounds `tau` to ``last - 1``: the first at which a condition holds, and it as bits.
@@ -113,14 +113,14 @@ def make_loop(
         for row in range(last - tau):
             if tau > 0:
                 before = now()
-                ok = local_round(rows, client, problem, settings, key, given, state, tau - 1)
-                ok = ok and upload(rows, client, problem, settings, key, given, state, tau - 1)
+                ok = local_round(rows, problem, settings, key, given, state, tau - 1)
+                ok = ok and upload(rows, problem, settings, key, given, state, tau - 1)
                 if not ok:
                     return tau - 1, SPOILT
                 history.local_time[row] = state.seconds[0] + (now() - before)
-            select(rows, client, problem, settings, key, given, state, tau)
-            aggregate(rows, client, problem, settings, key, given, state, tau)
-            evaluate(rows, client, problem, settings, key, given, state, tau)
+            select(rows, problem, settings, key, given, state, tau)
+            aggregate(rows, problem, settings, key, given, state, tau)
+            evaluate(rows, problem, settings, key, given, state, tau)
             f, err = state.totals[0], state.totals[1]
             # f depends on the records, and in a private run nothing does that ends it.
             if not (settings.private or (abs(f) < math.inf and err < math.inf)):

@@ -1,9 +1,9 @@
 """Whole runs, compiled: the loop of `_loop`, and the stages that all algorithms share.
 
-Machine code of a stage is made once, whatever it is combined with: the loop calls stages, and
-stages call a client's objective, through pointers, so that a further loss or algorithm compiles
-only what is its own. An algorithm brings `aggregate` and `local_round`, compiled by `stage`; the
-others are `select`, `evaluate` and one of `upload_kernel`'s. `Engine` puts them together::
+Machine code of a stage is made once, whatever it is combined with: the loop calls stages through
+pointers, so that a further loss or algorithm compiles only what is its own. An algorithm brings
+`aggregate` and `local_round`, compiled by `stage`; the others are `select` and one each of
+`evaluate_kernel`'s and `upload_kernel`'s. `Engine` puts them together::
 
     engine = Engine(rows, aggregate, local_round, law="laplace", private=False)
     engine.begin(...)
@@ -120,13 +120,14 @@ def _observe(state, history, row):
 
 
 _loop = kernel(make_loop(device, now, _observe)[1])
+_STAGES = 5
 
 
 # Stages that all algorithms share -----------------------------------------------------------
 
 
 @stage
-def select(rows, client, problem, settings, key, given, state, tau):
+def select(rows, problem, settings, key, given, state, tau):
     if given.counts.size:
         state.n_selected[0] = given.counts[tau]
         for r in range(given.counts[tau]):
@@ -140,32 +141,44 @@ def select(rows, client, problem, settings, key, given, state, tau):
     return True
 
 
-@stage
-def evaluate(rows, client, problem, settings, key, given, state, tau):
-    """All clients at x, those selected first, in the time that counts as theirs."""
-    m, n = state.Z.shape
-    state.mean[:] = 0.0
-    state.marks[:] = False
-    began = now()
-    for i in state.selected[: state.n_selected[0]]:
-        g = state.G[i]
-        state.values[i] = client(rows, i, state.x, problem.reg[i], True, g, state.work)
-        _add(state.mean, g)
-        state.marks[i] = True
-    state.seconds[0] = now() - began
-    # f and the mean gradient are the experimenter's measures, no client's work.
-    spare = state.noise[0]
-    for i in range(m):
-        if not state.marks[i]:
-            state.values[i] = client(rows, i, state.x, problem.reg[i], True, spare, state.work)
-            _add(state.mean, spare)
-    f, err = 0.0, 0.0
-    for i in range(m):
-        f += state.values[i]
-    for j in range(n):
-        err += (state.mean[j] / m) ** 2
-    state.totals[0], state.totals[1] = f, err
-    return True
+@functools.cache
+def evaluate_kernel(client: Any) -> Any:
+    """The stage that evaluates all clients, given one client's objective to compile into it."""
+
+    @stage
+    def evaluate(rows, problem, settings, key, given, state, tau):
+        """All clients at x, those selected first, whose time counts as theirs."""
+        m, n = state.Z.shape
+        state.mean[:] = 0.0
+        state.marks[:] = False
+        count = state.n_selected[0]
+        for i in state.selected[:count]:
+            state.marks[i] = True
+        last = count
+        for i in range(m):
+            if not state.marks[i]:
+                state.selected[last] = i
+                last += 1
+        began = now()
+        for k in range(m):
+            if k == count:
+                # f and the mean gradient are the experimenter's measures, no client's work.
+                state.seconds[0] = now() - began
+            i = state.selected[k]
+            g = state.G[i]
+            state.values[i] = client(rows, i, state.x, problem.reg[i], True, g, state.work)
+            _add(state.mean, g)
+        if count == m:
+            state.seconds[0] = now() - began
+        f, err = 0.0, 0.0
+        for i in range(m):
+            f += state.values[i]
+        for j in range(n):
+            err += (state.mean[j] / m) ** 2
+        state.totals[0], state.totals[1] = f, err
+        return True
+
+    return evaluate
 
 
 @functools.cache
@@ -174,7 +187,7 @@ def upload_kernel(law: str, private: bool) -> Any:
     fill = {"laplace": laplace_rows, "gaussian": gaussian_rows}[law]
 
     @stage
-    def upload(rows, client, problem, settings, key, given, state, tau):
+    def upload(rows, problem, settings, key, given, state, tau):
         n = state.x.size
         count = state.n_selected[0]
         scale, block = state.scale, state.noise.shape[0]
@@ -224,7 +237,7 @@ def upload_kernel(law: str, private: bool) -> Any:
 
 
 @stage
-def average_selected(rows, client, problem, settings, key, given, state, tau):
+def average_selected(rows, problem, settings, key, given, state, tau):
     """The mean of the newly selected clients' last uploads."""
     x, count = state.x, state.n_selected[0]
     x[:] = 0.0
@@ -256,10 +269,12 @@ class Engine:
     def __init__(
         self, rows: losses.ClientRows, aggregate: Any, local_round: Any, law: str, private: bool
     ) -> None:
-        self._rows, self._client = rows.arrays, losses.client_kernel(rows)
-        upload = upload_kernel(law, private)
+        self._rows = rows.arrays
+        evaluate, upload = (
+            evaluate_kernel(losses.objective_device(rows)),
+            upload_kernel(law, private),
+        )
         self._stages = (select, aggregate, evaluate, local_round, upload)
-        self._entry: Any = _loop
 
     def begin(self, settings: Settings, key: Key, given: Given, initial: Any, state: State) -> None:
         """Fill the state of a run whose clients start at `state.W`.
@@ -292,24 +307,57 @@ class Engine:
         history: History, tau: int, last: int,
     ) -> tuple[int, int]:  # fmt: skip
         """As of `_loop.make_loop`."""
-        if self._entry is _loop and not JIT_DISABLED:
-            self._entry = self._compile(problem, settings, key, given, state, history)
+        arguments = problem, settings, key, given, state, history
+        loop: Any = _loop
+        stages: tuple[Any, ...] = self._stages
+        if not JIT_DISABLED:
+            kinds = tuple(_kind(value) for group in (self._rows, *arguments) for value in group)
+            loop, signature = _loop_for(kinds, self._rows, arguments)
+            stages = tuple(_pointer(stage, kinds, signature) for stage in stages)
         with wrapping():
-            return self._entry(  # type: ignore[no-any-return]
-                *self._stages, self._rows, self._client, problem, settings, key, given, state,
-                history, tau, last,
-            )  # fmt: skip
+            return loop(*stages, self._rows, *arguments, tau, last)  # type: ignore[no-any-return]
 
-    def _compile(self, *arguments: Any) -> Any:
-        """The loop for these types, its stages called through pointers."""
-        floats = types.Array(types.float64, 1, "C")
+
+class _Pointer(types.WrapperAddressProtocol):
+    """A compiled stage as the loop takes it: Numba would look for it at every call."""
+
+    def __init__(self, address: int, signature: Any) -> None:
+        self._address, self._signature = address, signature
+
+    def __wrapper_address__(self) -> int:
+        return self._address
+
+    def signature(self) -> Any:
+        return self._signature
+
+
+_loops: dict[Any, tuple[Any, Any]] = {}
+_pointers: dict[Any, _Pointer] = {}
+
+
+def _kind(value: Any) -> Any:
+    """What the type of compiled code depends on, found faster than by Numba."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.c_contiguous, value.flags.writeable
+    return type(value)
+
+
+def _loop_for(kinds: Any, rows: Any, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The loop compiled for arguments of these kinds, and the signature of its stages."""
+    if kinds not in _loops:
         *before, history = map(typeof, arguments)
-        rows = typeof(self._rows)
-        client = types.FunctionType(
-            types.float64(rows, types.int64, floats, types.float64, types.boolean, floats, floats)
-        )
-        one = types.FunctionType(types.boolean(rows, client, *before, types.int64))
+        one = types.boolean(typeof(rows), *before, types.int64)
         signature = types.UniTuple(types.int64, 2)(
-            *[one] * len(self._stages), rows, client, *before, history, types.int64, types.int64
-        )
-        return _loop.get_compile_result(signature).entry_point
+            *[types.FunctionType(one)] * _STAGES, typeof(rows), *before, history, types.int64,
+            types.int64,
+        )  # fmt: skip
+        _loops[kinds] = _loop.get_compile_result(signature).entry_point, one
+    return _loops[kinds]
+
+
+def _pointer(stage: Any, kinds: Any, signature: Any) -> _Pointer:
+    if (stage, kinds) not in _pointers:
+        compiled = stage.get_compile_result(signature)
+        address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+        _pointers[stage, kinds] = _Pointer(address, signature)
+    return _pointers[stage, kinds]

@@ -327,38 +327,26 @@ def gradient_steps_kernel(client: Any) -> Any:
     """
 
     @kernel
-    def steps(
+    def gradient_steps(
         arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha,
         local_steps, inner_steps, first_iteration, work, out, mu,
     ):  # fmt: skip
-        return gradient_steps(
-            client, arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha,
-            local_steps, inner_steps, first_iteration, work, out, mu,
-        )  # fmt: skip
+        growth = mu0 * math.pow(alpha, float(first_iteration + local_steps))
+        gradient = np.empty_like(x)
+        finite = True
+        for i in clients:
+            v, gap = out[i], 0.0
+            _gradient_step(x, x, G[i], gamma[i], prox, v)
+            for t in range(1, local_steps * inner_steps):
+                if t == (local_steps - 1) * inner_steps:
+                    gap = _squared_distance(v, x)
+                client(arrays, i, v, reg[i], True, gradient, work)
+                _gradient_step(v, x, gradient, gamma[i], prox, v)
+            mu[i] = growth * (1.0 + c * gap)
+            finite &= abs(_squared_distance(v, x)) < np.inf
+        return finite
 
-    return steps
-
-
-@device
-def gradient_steps(
-    client, arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha,
-    local_steps, inner_steps, first_iteration, work, out, mu,
-):  # fmt: skip
-    """See `gradient_steps_kernel`; `client` may be a pointer."""
-    growth = mu0 * math.pow(alpha, float(first_iteration + local_steps))
-    gradient = np.empty_like(x)
-    finite = True
-    for i in clients:
-        v, gap = out[i], 0.0
-        _gradient_step(x, x, G[i], gamma[i], prox, v)
-        for t in range(1, local_steps * inner_steps):
-            if t == (local_steps - 1) * inner_steps:
-                gap = _squared_distance(v, x)
-            client(arrays, i, v, reg[i], True, gradient, work)
-            _gradient_step(v, x, gradient, gamma[i], prox, v)
-        mu[i] = growth * (1.0 + c * gap)
-        finite &= abs(_squared_distance(v, x)) < np.inf
-    return finite
+    return gradient_steps
 
 
 @device

@@ -92,6 +92,12 @@ def client_kernel(rows: ClientRows) -> Any:
     return client_kernels(rows.layout, rows.loss).client
 
 
+def objective_device(rows: ClientRows) -> Any:
+    """What `client_kernel` gives, to be compiled into what calls it."""
+    _check_rows(rows)
+    return client_kernels(rows.layout, rows.loss).objective
+
+
 def workspace(rows: ClientRows) -> NDArray[Any]:
     """Scratch for `client_kernel`, to be used by one thread at a time."""
     _check_rows(rows)
