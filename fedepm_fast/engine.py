@@ -58,6 +58,8 @@ class Outcome:
     ----------
     x, W, Z, reasons, history, snr_clients, total_time
         As of `Result`.
+    at_start : float
+        f at the start, before any noise.
     """
 
     x: Array
@@ -68,7 +70,6 @@ class Outcome:
     snr_clients: Array
     total_time: float
     at_start: float
-    """f at the start, before any noise."""
 
 
 class Stages(Protocol):

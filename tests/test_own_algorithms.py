@@ -41,7 +41,7 @@ class Scratch(Algorithm):
         return x - self.rate * G, np.ones(len(S))
 
 
-OWN = [Damped(mu0=5.0), Renamed(learning_rate=0.1), Scratch(noise="none", rate=0.2)]
+OWN = [Damped(mu0=5.0), Renamed(learning_rate=0.05, noise="none"), Scratch(noise="none", rate=0.2)]
 NAMES = ["damped", "Renamed", "Scratch"]
 
 

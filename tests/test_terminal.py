@@ -107,7 +107,7 @@ def test_completion_can_be_installed(capsys, monkeypatch):
 
 def test_compilation_is_told_once_to_a_pipe(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "fedepm_fast", "run", "--rounds", "1", "--clients", "5", "--quiet"],
+        [sys.executable, "-m", "fedepm_fast", "run", "--rounds", "1", "--noise", "none", "--quiet"],
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
