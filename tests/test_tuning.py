@@ -499,7 +499,8 @@ def test_a_result_is_ready_to_be_used(result):
     gain = result.improvement
     assert gain.mean == pytest.approx(result.default.score - result.score)
     assert gain.mean > 0
-    assert str(result).splitlines()[3].split()[2] == f"{gain.mean:.6f}"
+    assert f"better by             {gain.mean:.6f} +- " in str(result)
+    assert "logistic, no intercept added" in str(result)
     table = result.to_pandas()
     assert table["score"].tolist() == [t.score for t in result.trials]
     assert table["fold_2"].tolist() == [t.fold_scores[2] for t in result.trials]
