@@ -19,6 +19,11 @@ collect_ignore = [
 ]
 
 
+def pytest_collection_modifyitems(items):
+    """Pages take the longest: they come first, so that no process waits for one at the end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 @pytest.fixture(params=["logistic", "least_squares"])
 def problem(request: pytest.FixtureRequest) -> Problem:
     return a_problem(request.param)
