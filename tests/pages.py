@@ -144,6 +144,6 @@ def run_page(path: Path, *, compile_only: bool) -> None:
 if __name__ == "__main__":
     warnings.simplefilter("error")
     # What typer 0.20, which Flower asks for, takes from click.
-    told = "'click.utils.*will be removed in Click"
-    warnings.filterwarnings("ignore", told, DeprecationWarning, "typer")
+    of_click = "'click.utils.*will be removed in Click"
+    warnings.filterwarnings("ignore", of_click, DeprecationWarning, "typer")
     run_page(Path(sys.argv[1]), compile_only="--compile-only" in sys.argv)
