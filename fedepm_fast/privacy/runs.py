@@ -31,10 +31,10 @@ _BUILT_IN = (Logistic, LeastSquares, Huber, SquaredHinge, Multinomial)
 
 #: What the experimenter sees and nobody else may.
 NOT_PRIVATE = (
-    "objective values, gradients, accuracy, SNR, times, and the clients' parameters W, which are "
-    "computed from the records; the seed, which tells the noise; and hashes of the data, such as "
-    "a sweep's content and run_id, which tell a guess of the records from the records; x and Z "
-    "are what is released, see Result.release"
+    "objective values, gradients, accuracy, SNR, times, warnings and exit codes that follow from "
+    "these, and the clients' parameters W, which are computed from the records; the seed, which "
+    "tells the noise; and hashes of the data, such as a sweep's content and run_id, which tell a "
+    "guess of the records from the records; x and Z are what is released, see Result.release"
 )
 
 
