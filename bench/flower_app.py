@@ -36,7 +36,7 @@ def problem(clients: int) -> Any:
 
 def fedepm_client(clients: int) -> Any:
     from fedepm_fast import FedEPM
-    from fedepm_fast.client import Client
+    from fedepm_fast.federation.client import Client
     from fedepm_fast.flower import client_app
     from fedepm_fast.kernels import losses
 

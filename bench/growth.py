@@ -29,7 +29,7 @@ def measure(clients: int, rows: int, features: int) -> dict[str, float]:
     import numpy as np
 
     from fedepm_fast import FedEPM, run
-    from fedepm_fast.synthetic import make_federated
+    from fedepm_fast.data.synthetic import make_federated
 
     tiny = make_federated(clients=2, samples=20, features=features)
     run(FedEPM(mu0=1.0), tiny, rounds=1)

@@ -436,7 +436,7 @@ FASTER = ", times faster"
 def draw(rows: list[Row], path: Path) -> None:
     """Bars as long as what was measured, by what is measured, with the goals as marks."""
     from fedepm_fast import plots
-    from fedepm_fast._plots_style import ink
+    from fedepm_fast.plots._style import ink
 
     panels = {
         "times faster than the peer: longer is better": [r for r in rows if FASTER in r.peer],

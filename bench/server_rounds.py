@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from fedepm_fast import FedEPM
-from fedepm_fast.server import Server
+from fedepm_fast.federation.server import Server
 
 
 def main() -> None:

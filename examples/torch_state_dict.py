@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedepm_fast.aggregation import aggregate
+from fedepm_fast.federation.aggregation import aggregate
 from fedepm_fast.kernels.ens import ens
 
 try:

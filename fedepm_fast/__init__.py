@@ -105,40 +105,34 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import (
-        aggregation,
         algorithms,
         callables,
         callbacks,
-        client,
         data,
         datasets,
         kernels,
-        loaders,
         losses,
         noise,
         objectives,
-        own_losses,
         paper,
         participation,
-        partition,
         plots,
         privacy,
         randomness,
         reference,
         result,
         runner,
-        server,
-        sources,
         stopping,
         store,
         sweeps,
-        synthetic,
         theory,
         tuning,
     )
     from .algorithms import FedEPM, SFedAvg, SFedProx
     from .callables import run_callables
-    from .data import FederatedData
+    from .data import FederatedData, loaders, partition, sources, synthetic
+    from .federation import aggregation, client, server
+    from .losses import scalar as own_losses
     from .objectives import (
         Huber,
         LeastSquares,
@@ -171,3 +165,16 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _find_moved() -> None:
+    """Modules that moved into folders are importable from where they were, as the same modules."""
+    import sys
+
+    from ._moved import Finder
+
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.append(Finder())
+
+
+_find_moved()

@@ -1,6 +1,6 @@
 """A run from beginning to end: the loop's arguments, what callbacks are told, what comes of it.
 
-The loop itself is that of `fedepm_fast.kernels._loop`, over compiled stages or over those of
+The loop itself is that of `fedepm_fast.kernels.engine._loop`, over compiled stages or over those of
 `reference`.
 """
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from .algorithms import Algorithm, PrivacyPlan
 from .callbacks import Callback, RoundInfo
-from .kernels import _engine_state as arrays
-from .kernels import _loop as loop
+from .kernels.engine import _loop as loop
+from .kernels.engine import _state as arrays
 from .objectives import Problem
 from .participation import clients_per_round
 from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness

@@ -29,7 +29,7 @@ from .losses import (
     SquaredHinge,
     as_objective,
 )
-from .own_losses import ScalarLoss
+from .losses.scalar import ScalarLoss
 
 if TYPE_CHECKING:
     from .data import FederatedData

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._validation import check_array, check_real
-from .kernels import _loop as loop
+from .kernels.engine import _loop as loop
 from .objectives import Problem
 from .participation import clients_per_round, select
 from .randomness import Randomness
@@ -232,7 +232,7 @@ def uploads(
 
 
 class Reference:
-    """The stages of a run in NumPy, client by client: see `fedepm_fast.kernels._loop`."""
+    """The stages of a run in NumPy, client by client: see `fedepm_fast.kernels.engine._loop`."""
 
     spoils = False
     clients: Any = None

@@ -32,6 +32,11 @@ _ARRAYS = ("x", "W", "Z", "snr_clients")
 
 NO_NOISE = "none: nothing is added to the uploads"
 NO_GUARANTEE = "none: this noise is not differentially private, see fedepm_fast.privacy"
+#: Why no run of a store has a guarantee.
+SHARED_SEED = (
+    "none: runs that are compared share their seed, and with it their noise, which two uploads "
+    "then cancel; they are the experimenter's"
+)
 
 
 class DivergenceWarning(RuntimeWarning):

@@ -82,7 +82,8 @@ class _Sources:
         if name not in self._needs:
             by_word: dict[str, list[str]] = {}
             for file in self._texts:
-                by_word.setdefault(file.partition("/")[0].removesuffix(".py"), []).append(file)
+                for part in file.removesuffix(".py").split("/"):
+                    by_word.setdefault(part, []).append(file)
             found, pending = set(), [name, _OPTIONS_FILE]
             while pending:
                 file = pending.pop()

@@ -9,14 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._boundary import as_floats, check_finite, check_shape
-from ._client_rows import ClientRows, aligned
 from ._jit import device, kernel, warms
-from ._losses_blocks import GROUP as BLOCKS
-from ._losses_blocks import LONGEST
-from ._losses_blocks import _margins as block_margins
-from ._losses_rows import GROUP, _csr_margins, _dense_margins
-from ._packed import pack
-from ._pointwise import pointwise
 from ._simd import (
     any_true,
     count_true,
@@ -28,6 +21,13 @@ from ._simd import (
     select,
     splat,
 )
+from .losses._blocks import GROUP as BLOCKS
+from .losses._blocks import LONGEST
+from .losses._blocks import _margins as block_margins
+from .losses._client_rows import ClientRows, aligned
+from .losses._packed import pack
+from .losses._pointwise import pointwise
+from .losses._rows import GROUP, _csr_margins, _dense_margins
 
 
 def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:

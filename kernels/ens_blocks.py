@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _boundary as boundary
-from ._ens_select import DENSITY, compensated, middle_by_bits, window
 from ._jit import kernel, warms
 from ._simd import lanes, load, maximum, minimum, store
 from .ens import LARGEST_C, c_matters, overflow_scale
+from .ens._select import DENSITY, compensated, middle_by_bits, window
 
 Array = NDArray[np.float64]
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from fedepm_fast import FedEPM, FederatedData, Problem, make_problem
+from fedepm_fast.data.partition import RandomCuts
 from fedepm_fast.engine import simulate
 from fedepm_fast.kernels import losses
-from fedepm_fast.partition import RandomCuts
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.privacy.runs import private_problem
 from fedepm_fast.randomness import CounterRandomness

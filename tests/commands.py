@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedepm_fast import _execute, cli
+from fedepm_fast import cli
+from fedepm_fast.sweeps import _execute
 
 ROOT = Path(__file__).parents[1]
 

@@ -22,7 +22,7 @@ NAMES = (
 
 def files() -> list[Path]:
     """Every recorded run."""
-    return [Path(__file__).parent / "data" / f"{name}.npz" for name in NAMES]
+    return [Path(__file__).parent / "recorded" / f"{name}.npz" for name in NAMES]
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from fedepm_fast import (
     SFedProx,
     Sweep,
     grid,
-    sources,
 )
+from fedepm_fast.data import sources
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
 
 OBJECTIVES = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fedepm_fast import FedEPM, SFedAvg, Sweep, grid, sources
+from fedepm_fast import FedEPM, SFedAvg, Sweep, grid
+from fedepm_fast.data import sources
 
 SMALL = sources.Synthetic(clients=4, samples=40, features=3)
 TIMES = ("total_time", "local_time", "elapsed")

@@ -1,7 +1,7 @@
 """Runs of every kind against the results that an earlier version gave for them.
 
-`tests/data/recorded_runs.npz` holds them; ``python tests/test_recorded_runs.py`` writes it anew,
-which is for deliberate changes of results only.
+`tests/recorded/recorded_runs.npz` holds them; ``python tests/test_recorded_runs.py`` writes it
+anew, which is for deliberate changes of results only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import recorded_runs
 from fedepm_fast import run
 from fedepm_fast.kernels._jit import JIT_DISABLED
 
-RECORDED = Path(__file__).parent / "data" / "recorded_runs.npz"
+RECORDED = Path(__file__).parent / "recorded" / "recorded_runs.npz"
 RUNS = dict(recorded_runs.configurations())
 KEPT = ("x", "W", "Z", "history/objective")
 

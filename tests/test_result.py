@@ -11,7 +11,7 @@ import pytest
 from problems import small_data
 
 from fedepm_fast import DivergenceWarning, FedEPM, FederatedData, Result, SFedAvg, datasets, run
-from fedepm_fast.partition import EqualParts
+from fedepm_fast.data.partition import EqualParts
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.privacy.defaults import private_settings
 from fedepm_fast.runner import _advice, make_problem

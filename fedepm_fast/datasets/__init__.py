@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._validation import MAX_SEED, check_int
 from ..data import FederatedData, column_norms, divide_columns
-from ..partition import Partitioner, RandomCuts
+from ..data.partition import Partitioner, RandomCuts
 
 if TYPE_CHECKING:
     from ..kernels.losses import NarrowTable

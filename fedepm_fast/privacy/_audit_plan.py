@@ -130,7 +130,7 @@ class Plan:
 
     def sent(self, runs: int) -> tuple[Array, Array, Array]:
         """The same of `PrivateClient`, whose server never moves."""
-        from ..client import PrivateClient
+        from ..federation.client import PrivateClient
 
         Z = np.empty((self.rounds + 1, 2 * runs, len(self.start)))
         scale = np.empty((self.rounds, 2 * runs))

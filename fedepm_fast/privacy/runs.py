@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._record import SHARED_SEED
 from .._validation import MAX_SEED, check_int
 from ..algorithms import Algorithm, FedEPM
 from ..callbacks import Callback, RoundInfo, Rounds
@@ -20,7 +19,7 @@ from ..losses import Huber, LeastSquares, Logistic, Multinomial, SquaredHinge, a
 from ..objectives import Problem
 from ..randomness import CounterRandomness
 from ..reference import participations, uploads
-from ..result import Result
+from ..result import SHARED_SEED, Result
 from ..stopping import NoRule
 from .mechanisms import Mechanism, clipped_data
 

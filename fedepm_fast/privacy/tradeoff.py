@@ -81,7 +81,7 @@ class Tradeoff:
     def plot(self) -> Figure:
         """f(x)/m and accuracy against the total epsilon."""
         from .. import plots
-        from .._plots_style import ink, note
+        from ..plots._style import ink, note
 
         figure, axes = plots.new_grid(2, 1, 6.4, 6.4, sharex=True)
         epsilons = self.epsilons

@@ -26,7 +26,7 @@ from flwr.app import (
 
 from fedepm_fast import FedEPM, datasets, make_problem, run
 from fedepm_fast import flower as adapter
-from fedepm_fast.client import Client, PrivateClient
+from fedepm_fast.federation.client import Client, PrivateClient
 from fedepm_fast.flower import FedEPMStrategy, client_app
 from fedepm_fast.kernels.ens import ens
 from fedepm_fast.privacy import LaplaceMechanism
@@ -284,7 +284,7 @@ def test_a_faulty_reply_is_rejected_and_named(name, caplog):
     grid.tampers[100 + bad] = tamper
     with caplog.at_level(logging.WARNING, "fedepm_fast"):
         arrays, metrics = federation.aggregate_train(3, grid.send_and_receive(messages))
-    (line,) = (r.getMessage() for r in caplog.records if r.name == "fedepm_fast.server")
+    (line,) = (r.getMessage() for r in caplog.records if r.name == "fedepm_fast.federation.server")
     assert line.startswith(f"round 2: client {bad} rejected: ")
     assert fault in line
     assert metrics["clients"] == len(messages) - 1

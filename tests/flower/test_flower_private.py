@@ -13,11 +13,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from fedepm_fast import FedEPM
 from fedepm_fast import flower as adapter
-from fedepm_fast.client import PrivateClient
+from fedepm_fast.federation.client import PrivateClient
+from fedepm_fast.federation.server import resolve
 from fedepm_fast.flower import client_app
 from fedepm_fast.losses import Multinomial
 from fedepm_fast.privacy import LaplaceMechanism
-from fedepm_fast.server import resolve
 
 #: What an attentive server would like to read.
 SECRET = 7.25

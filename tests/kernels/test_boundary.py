@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from fedepm_fast.aggregation import aggregate
+from fedepm_fast.federation.aggregation import aggregate
 from fedepm_fast.kernels import _boundary, losses
 from fedepm_fast.kernels import ens as ens_module
 from fedepm_fast.kernels.ens import ens
@@ -170,7 +170,7 @@ def test_the_index_is_the_callers(bad, m, monkeypatch):
     single = uploads.astype(np.float32)
     weights = np.arange(1.0, m + 1)
     where = rf"must be finite, got {bad} at index \(1, 4800\)"
-    monkeypatch.setattr("fedepm_fast.aggregation.BLOCK_BYTES", 1)
+    monkeypatch.setattr("fedepm_fast.federation.aggregation.BLOCK_BYTES", 1)
     for threads in (1, 2):
         for z in (uploads, single, np.asfortranarray(uploads), uploads.astype(">f8")):
             for p in (None, weights):

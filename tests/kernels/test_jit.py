@@ -261,8 +261,11 @@ caller.apply(1.0); caller.apply(1)
 def test_a_module_answers_for_what_it_imports() -> None:
     sources = _cache._Sources(SOURCES)
     needed = sources.needs("vecmath.py")
-    assert {"vecmath.py", "_simd.py", "_simd_memory.py", "_simd_types.py", "_jit.py"} <= {*needed}
-    assert "ens.py" not in needed and "__init__.py" not in needed
+    simd = {f"_simd/{name}.py" for name in ("__init__", "_memory", "_types")}
+    assert {"vecmath.py", "_jit.py", *simd} <= {*needed}
+    assert "ens/__init__.py" not in needed and "__init__.py" not in needed
+    # Within a folder, too.
+    assert "ens/_network.py" in sources.needs("ens/_select.py")
     assert sources.needs("elsewhere.py") == tuple(sorted(sources._texts))
 
 

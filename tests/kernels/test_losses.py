@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fedepm_fast import FederatedData, Problem
-from fedepm_fast.kernels import _packed, losses
+from fedepm_fast.kernels import losses
 from fedepm_fast.kernels._jit import JIT_DISABLED
+from fedepm_fast.kernels.losses import _packed
 from fedepm_fast.objectives import as_objective
 
 LOSSES = ("logistic", "least_squares", "huber", "squared_hinge", "multinomial")

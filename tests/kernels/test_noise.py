@@ -11,10 +11,10 @@ from scipy.special import ndtri
 
 from fedepm_fast import randomness
 from fedepm_fast.kernels import _jit
-from fedepm_fast.kernels import _noise_laws as laws
 from fedepm_fast.kernels import noise as module
 from fedepm_fast.kernels._jit import kernel
 from fedepm_fast.kernels._simd import load, store
+from fedepm_fast.kernels.noise import _laws as laws
 from fedepm_fast.kernels.noise import (
     gaussian,
     laplace,

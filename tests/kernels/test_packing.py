@@ -9,7 +9,8 @@ import pytest
 from scipy import sparse
 
 from fedepm_fast import FedEPM, Problem, datasets
-from fedepm_fast.kernels import _packed, accuracy, losses
+from fedepm_fast.kernels import accuracy, losses
+from fedepm_fast.kernels.losses import _packed
 
 SIZES = np.array([1, 7, 8, 9, 16, 200, 3])
 D = int(SIZES.sum())

@@ -25,7 +25,7 @@ from fedepm_fast import (
     sweep,
 )
 from fedepm_fast.callbacks import RoundInfo
-from fedepm_fast.partition import EqualParts
+from fedepm_fast.data.partition import EqualParts
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, ReleasedRun, accounting
 from fedepm_fast.privacy.runs import (
     GUESSED,
@@ -241,7 +241,7 @@ def test_accounts_are_computed_once():
     assert first[0] == accounting._gaussian_epsilon.__wrapped__(multipliers[0], 1e-7, 1)
 
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[1] / "recorded"
 
 
 @pytest.mark.parametrize("seed, split, why", [

@@ -8,7 +8,7 @@ import torch
 from problems import small_data
 
 from fedepm_fast import FedEPM, Logistic, run, run_callables
-from fedepm_fast.client import Client
+from fedepm_fast.federation.client import Client
 from fedepm_fast.kernels.ens import ens
 from fedepm_fast.torch import FlatModel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flwr.app import Context
 
-from fedepm_fast.client import Client, PrivateClient
+from fedepm_fast.federation.client import Client, PrivateClient
 from fedepm_fast.flower import client_app
 from fedepm_fast.kernels import losses
 from flower_adult.task import plan, problem

@@ -1,0 +1,43 @@
+"""Modules by the paths that they had before they moved into folders.
+
+Code, pickles and stored paths of earlier versions name them so. The old name is the module
+itself, not a copy of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MOVED = {
+    "fedepm_fast.aggregation": "fedepm_fast.federation.aggregation",
+    "fedepm_fast.client": "fedepm_fast.federation.client",
+    "fedepm_fast.loaders": "fedepm_fast.data.loaders",
+    "fedepm_fast.own_losses": "fedepm_fast.losses.scalar",
+    "fedepm_fast.partition": "fedepm_fast.data.partition",
+    "fedepm_fast.server": "fedepm_fast.federation.server",
+    "fedepm_fast.sources": "fedepm_fast.data.sources",
+    "fedepm_fast.synthetic": "fedepm_fast.data.synthetic",
+}
+
+
+class Finder(MetaPathFinder):
+    """Finds a module by its old name."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, _Alias()) if name in MOVED else None
+
+
+class _Alias(Loader):
+    """Loads what is imported already; its own attributes stay those of the new name."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(MOVED[spec.name])
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec

@@ -1,0 +1,160 @@
+"""The command line, ``fedepm``.
+
+A command is a module with a function of typed options, and one line of registration here.
+Nothing heavy is imported before a command runs, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from . import _compare as _cli_compare
+from . import _paper as _cli_paper
+from . import _privacy as _cli_privacy
+from . import _run as _cli_run
+from . import _runs as _cli_runs
+from . import _sweep as _cli_sweep
+from . import _tune as _cli_tune
+from . import _warmup as _cli_warmup
+from ._common import INTERRUPTED, CommandFailed
+
+app = typer.Typer(
+    name="fedepm",
+    help="FedEPM, the exact penalty method for federated learning.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+app.command("run")(_cli_run.run)
+app.command("compare")(_cli_compare.compare)
+app.command("sweep")(_cli_sweep.sweep)
+app.command("tune")(_cli_tune.tune)
+app.add_typer(_cli_runs.app, name="runs")
+app.command("paper")(_cli_paper.paper)
+app.command("audit")(_cli_privacy.audit)
+app.command("tradeoff")(_cli_privacy.tradeoff)
+app.command("warmup")(_cli_warmup.warmup)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        print(f"fedepm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0, 1 for a run that failed, 2 for bad input, 130 for Ctrl-C.
+
+    What goes wrong is one line on standard error, and never a traceback.
+    """
+    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    code: Any
+    typer.core.HAS_RICH = False  # of which typer 0.20 imports all for the plainest help
+    try:
+        code = app(arguments, standalone_mode=False, prog_name="fedepm")
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.stdout.flush()
+    except CommandFailed as error:
+        prefix = "" if error.code == INTERRUPTED else "error: "
+        code = _say(_with_option_names(str(error), arguments[0]), error.code, prefix)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _say("interrupted, nothing was written", INTERRUPTED, prefix="")
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `fedepm run | head`.
+        _drop_output()
+        code = 1
+    except MemoryError as error:
+        code = _say(f"not enough memory: {error}", 1)
+    except Exception as error:
+        usage = getattr(error, "format_message", None)
+        if usage is not None:  # a mistake in the options themselves
+            code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
+        elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
+            code = _say(_with_option_names(str(error), arguments[0]), 2)
+            _drop_output()
+        else:
+            raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(message: str, code: int, prefix: str = "error: ") -> int:
+    print(prefix + " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def _said_once(message: str) -> str:
+    """A message without what Typer adds to it where Click has said so already."""
+    before, hint, after = message.partition("Did you mean")
+    return (before + hint + after.partition("Did you mean")[0]).rstrip(" (")
+
+
+def _drop_output() -> None:
+    """Send what standard output still holds nowhere, if it cannot be written where it belongs."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+#: Options that take names of parameters themselves, which messages on them give as they are.
+_OF_NAMES = ("--space", "--plot", "--by", "--where")
+
+
+def _with_option_names(message: str, command: str) -> str:
+    """A message of the library, its argument names replaced by the options as they are typed.
+
+    A plain word such as ``label`` is an argument at the beginning of the message only, which may
+    follow the name of a file; a word such as ``local_steps`` is one wherever it stands alone.
+    """
+    options = command_options(command)
+    if not options:
+        return message
+    words = "|".join(sorted(options, key=len, reverse=True))
+    message = re.sub(
+        rf"(?<![\w./-])({words})='(\w+)'", lambda m: f"{options[m[1]]} {m[2]}", message
+    )
+    for before in ("^|: ", r"^--\S+ and "):
+        message = re.sub(
+            rf"({before})({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
+        )
+    telling = "|".join(name for name in options if not name.isalpha())
+    if not telling or message.startswith(_OF_NAMES):
+        return message
+    # What stands in quotes was typed, or is to be typed, like that.
+    quoted = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\""
+    return re.sub(
+        rf"{quoted}|(?<![\w./-])({telling})(?![\w./-])",
+        lambda m: options[m[1]] if m[1] else m[0],
+        message,
+    )
+
+
+def command_options(command: str) -> dict[str, str]:
+    """The options of a command, by the name of the argument that each one sets."""
+    group: Any = typer.main.get_command(app)
+    found = group.commands.get(command)
+    options: dict[str, str] = {}
+    for parameter in found.params if found else ():
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            if option.startswith("--"):
+                options[option[2:].replace("-", "_")] = option
+    return options

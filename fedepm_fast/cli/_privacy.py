@@ -1,0 +1,220 @@
+"""``fedepm audit`` and ``fedepm tradeoff``."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import _common as common
+from ._run import private_options
+
+if TYPE_CHECKING:
+    from ..algorithms import FedEPM
+    from ..privacy.audit import Audit
+
+
+def audit(
+    ctx: typer.Context,
+    runs: Annotated[int, typer.Option(help="Runs of each of the two datasets.")] = 4000,
+    seed: Annotated[int, typer.Option(help="Of the runs.")] = 0,
+    total_epsilon: common.TotalEpsilon = None,
+    mechanism: common.MechanismName = None,
+    delta: common.PrivacyDelta = None,
+    clip: common.Clip = None,
+    epsilon: common.Epsilon = 0.1,
+    preset: common.Preset = "released",
+    noise: common.Noise = None,
+    local_steps: common.LocalSteps = 12,
+    lam: common.Lam = None,
+    eta: common.Eta = None,
+    mu0: common.Mu0 = 0.05,
+    alpha: common.Alpha = 1.001,
+    c: common.C = 1e-8,
+    rounds: Annotated[
+        int, typer.Option(help="Of a plan: uploads, over which a budget is split.", metavar="N")
+    ] = 3,
+    features: Annotated[int, typer.Option(help="Of a plan: at least 2.")] = 2,
+    records: Annotated[int, typer.Option(help="Of a private plan: rows of the client.")] = 2,
+    client: Annotated[
+        bool,
+        typer.Option("--client", help="Of a private plan: attack uploads of PrivateClient."),
+    ] = False,
+    confidence: Annotated[float, typer.Option(help="Of a plan: of the lower bound.")] = 0.95,
+    json: common.Json = False,
+) -> None:
+    """Attack the uploads: lower bounds on epsilon of the paper's noise and of private runs.
+
+    A client's record is one of two; an observer of its uploads decides which. Without options of a
+    plan: both presets and three private plans, with confidence 95 %. With --total-epsilon: the plan
+    of fedepm run --private with the same options. With --preset, --noise or --epsilon: the
+    paper's noise.
+    """
+    from .._validation import check_int
+    from ..privacy.audit import standard
+
+    check_int("runs", runs, low=10)
+    plan = {name for name in ctx.params if common.was_given(ctx, name)} - {"runs", "seed", "json"}
+    live = sys.stderr.isatty() and not json
+    if plan:
+        attacked, found = _audit_plan(ctx, plan)
+        if json:
+            record = {"parameters": attacked.describe(), **asdict(found), "broken": found.broken}
+            print(json_module.dumps(record, allow_nan=False))
+            return
+        print(_describe(attacked, found, client))
+        print(found)
+        return
+    common.announce_compilation()
+    each = standard(
+        runs, seed, (lambda name: print(f"{name} ...", file=sys.stderr)) if live else None
+    )
+    if json:
+        print(json_module.dumps({name: asdict(a) for name, a in each.items()}, allow_nan=False))
+        return
+    print(f"{'':32}{'stated':>8}{'at least':>10}  {runs} runs each, confidence 0.95")
+    for name, a in each.items():
+        verdict = "refuted" if a.broken else "not refuted"
+        print(f"{name:32}{a.stated:>8.3g}{a.lower_bound:>10.3g}  {verdict}{_detects(a)}")
+
+
+def _audit_plan(ctx: typer.Context, given: set[str]) -> tuple[FedEPM, Audit]:
+    """The algorithm that the options name, and the attack on it."""
+    from ..algorithms import FedEPM
+    from ..privacy.audit import audit
+
+    asked = ctx.params
+    own = {name: asked[name] for name in common.OF_ALGORITHM if name in given}
+    private = given & {"total_epsilon", *common.OF_MECHANISM}
+    if private:
+        own, _ = private_options(
+            own, asked["total_epsilon"], **common.options_of(ctx, common.OF_MECHANISM)
+        )
+        for name, wrong, of in (
+            ("seed", asked["client"] and common.was_given(ctx, "seed"), "--client"),
+            ("epsilon", "epsilon" in given, "--total-epsilon"),
+        ):
+            if wrong:
+                raise ValueError(f"{name} has no meaning with {of}")
+    elif not given & {"preset", "noise", "epsilon"}:
+        raise ValueError(
+            f"{min(given)} is of a plan: give --total-epsilon for a private one, or --preset, "
+            "--noise or --epsilon for the paper's noise"
+        )
+    elif "records" in given:
+        raise ValueError("records is of a private plan, the paper's noise is attacked on one")
+    algorithm = FedEPM(**own)
+    common.announce_compilation()
+    options = ("runs", "rounds", "features", "records", "client", "confidence", "seed")
+    return algorithm, audit(algorithm, **common.options_of(ctx, options))
+
+
+def _describe(algorithm: FedEPM, found: Audit, client: bool) -> str:
+    """What was attacked, in a line."""
+    mechanism = algorithm.mechanism
+    noise = (
+        f"preset {algorithm.preset}, {algorithm.noise_model.name} noise"
+        if mechanism is None
+        else f"private, {mechanism.name} noise{', PrivateClient' * client}"
+    )
+    uploads = f"{found.rounds} upload{'s' * (found.rounds != 1)}"
+    delta = f", delta {found.delta:g}" * (found.delta > 0)
+    return f"{noise}, {uploads}, {algorithm.local_steps} local steps{delta}"
+
+
+def _detects(found: Audit) -> str:
+    """The smallest lack of noise that so many runs would show."""
+    lack = found.shortfall
+    return "" if lack is None else f" (would be, lacking {lack:.0%} of its noise: power 90 %)"
+
+
+def tradeoff(
+    ctx: typer.Context,
+    epsilons: Annotated[
+        str, typer.Option(help="Total epsilons, separated by commas.", metavar="LIST")
+    ] = "0.25,0.5,1,2,5,10,20",
+    clients: common.Clients = None,
+    trials: Annotated[int, typer.Option(help="Splits, each with a run for each epsilon.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of the first trial.")] = 0,
+    data: common.Data = "adult",
+    label: common.Label = None,
+    client_column: common.ClientColumn = None,
+    format: common.FileFormat = None,
+    header: common.Header = None,
+    separator: common.Separator = None,
+    partition: common.Partition = None,
+    concentration: common.Concentration = None,
+    scale: common.Scale = True,
+    public_scaling: Annotated[
+        bool,
+        typer.Option(
+            "--public-scaling", help="The scaling of the columns is public; it is for adult."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the runs as CSV and JSON, and the figure.", metavar="DIR"),
+    ] = None,
+    quiet: common.Quiet = False,
+    json: common.Json = False,
+) -> None:
+    """What privacy costs: f(x)/m and accuracy against each client's total epsilon."""
+    from ..privacy.tradeoff import tradeoff as compute
+
+    try:
+        budgets = [float(text) for text in epsilons.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"epsilons must be numbers separated by commas, got {epsilons!r}"
+        ) from None
+    out = common.check_out(out)
+    common.announce_compilation()
+
+    def split(split_seed: int) -> Any:
+        return common.load_data(
+            seed=split_seed, objective="logistic", **common.options_of(ctx, common.OF_DATA)
+        )
+
+    with common.bar(common.live(quiet or json)) as show:
+        found = compute(
+            split, epsilons=budgets, trials=trials, seed=seed,
+            public_scaling=public_scaling or data == "adult",
+            progress=None if show is None else partial(show, "runs"),
+        )  # fmt: skip
+    lines = [str(found), f"privacy guarantee: {found.rows[0]['guarantee']}"]
+    if out is not None:
+        paths: list[Path] = []
+        with common.writing(paths):
+            write(out, found, paths)
+        lines.append(common.wrote(paths))
+    print(json_module.dumps(found.rows, allow_nan=False) if json else "\n".join(lines))
+
+
+def write(out: Path, found: Any, paths: list[Path]) -> None:
+    """Runs as CSV and JSON, and the figure; each is appended to `paths` once whole."""
+    import csv
+
+    from .. import plots
+    from .._files import replacing
+
+    with replacing(out / "tradeoff.json") as path:
+        path.write_text(json_module.dumps(found.rows, indent=1, allow_nan=False))
+    paths.append(out / "tradeoff.json")
+    with replacing(out / "tradeoff.csv") as path, open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, list(found.rows[0]))
+        writer.writeheader()
+        writer.writerows(found.rows)
+    paths.append(out / "tradeoff.csv")
+    try:
+        figure = found.plot()
+    except ImportError as hint:
+        print(f"no figure: {hint}", file=sys.stderr)
+        return
+    for suffix in (".png", ".svg"):
+        plots.save(figure, out / f"tradeoff{suffix}")
+        paths.append(out / f"tradeoff{suffix}")

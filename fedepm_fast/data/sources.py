@@ -1,0 +1,388 @@
+"""Where the data of a sweep come from: frozen descriptions, dealt to clients by a seed.
+
+A source is data before the split. ``source.split(seed)`` is the federated data of one trial,
+a pure function of the seed, and ``source.identity`` is everything else that determines it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import datasets
+from .._validation import MAX_SEED, check_choice, check_int, check_parameters
+from . import TASKS, FederatedData, loaders, synthetic
+from .partition import PARTITIONERS, ByColumn, Partitioner
+
+CLIENTS = 100
+SAMPLES_PER_CLIENT = 200
+
+
+class Source:
+    """What every source has."""
+
+    #: What people call it.
+    name: str
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, m."""
+        raise NotImplementedError
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, n."""
+        raise NotImplementedError
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows of all clients, d."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the data, the seed aside, as plain values; ``clients`` among them."""
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What a table of runs says of the data."""
+        return {"data": self.name, **self.identity}
+
+    def split(self, seed: int) -> FederatedData:
+        """The data of a trial, dealt to clients."""
+        raise NotImplementedError
+
+
+class Table(NamedTuple):
+    """Rows that are ready to be dealt: labels mapped, columns scaled."""
+
+    name: str
+    held: FederatedData
+    """All rows, as one client's."""
+    content: str
+    """SHA-256 of the rows and labels before any scaling, whose last bits may depend on the
+    machine."""
+    scale: str | None
+    clients: NDArray[Any] | None = None
+    """The client of every row, where the file names it."""
+
+    @classmethod
+    def prepare(cls, name: str, loaded: Any, *, task: str, scale: str | None, source: str) -> Table:
+        """Check, map and scale what a loader gives."""
+        content = _one_client(loaded, task, None, source).content_hash()
+        held = _one_client(loaded, task, scale, source)
+        return cls(name, held, content, scale, getattr(loaded, "clients", None))
+
+
+def _one_client(loaded: Any, task: str, scale: str | None, source: str) -> FederatedData:
+    """All rows that a loader gives, as one client's."""
+    return FederatedData.split(
+        loaded.features,
+        loaded.labels,
+        np.zeros(np.shape(loaded.labels)),
+        task=task,
+        scale=scale,
+        feature_names=loaded.feature_names,
+        description={"source": source, **getattr(loaded, "note", {})},
+    )
+
+
+@cache
+def read_adult() -> Table:
+    """The Adult table, as `datasets.adult` deals it."""
+    raw = datasets.unscaled_adult()
+    content = _one_client(raw, TASKS[0], None, "Adult").content_hash()
+    held = datasets.adult(partition=ByColumn(np.zeros(len(raw.labels))))
+    return Table("adult", held, content, "unit-norm")
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    label: str | int | None = None,
+    client_column: str | int | None = None,
+    format: str | None = None,
+    n_features: int | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
+    scale: str | None = "unit-norm",
+    task: str = "classification",
+) -> Table:
+    """Read and prepare a table; see `loaders.read_federated` for the arguments and errors."""
+    loaded = loaders.load(
+        path,
+        label=label,
+        client_column=client_column,
+        format=format,
+        n_features=n_features,
+        header=header,
+        separator=separator,
+    )
+    name = Path(path).name
+    with loaders.errors_of(path, loaded):
+        return Table.prepare(name, loaded, task=task, scale=scale, source=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Partitioned(Source):
+    """A table that a partitioner deals to clients, anew for every seed.
+
+    Parameters
+    ----------
+    table : Table
+    partition : Partitioner
+    """
+
+    table: Table
+    partition: Partitioner
+
+    def __post_init__(self) -> None:
+        if type(self.partition) not in (*PARTITIONERS.values(), ByColumn):
+            raise TypeError(
+                f"partition must be one of {', '.join(map(repr, PARTITIONERS))}, or a partitioner "
+                f"of fedepm_fast.data.partition, got {self.partition!r}"
+            )
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.table.name
+
+    @property
+    def n_clients(self) -> int:
+        return int(self.partition.describe()["clients"])
+
+    @property
+    def n_features(self) -> int:
+        return self.table.held.n_features
+
+    @property
+    def n_samples(self) -> int:
+        return self.table.held.n_samples
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:  # type: ignore[override]
+        how = self.partition.describe()
+        found = {"clients": how.pop("clients"), "partition": how.pop("name"), **how}
+        if isinstance(self.partition, ByColumn):
+            ids = np.unique(np.asarray(self.partition.ids), return_inverse=True)[1]
+            found["client_ids"] = hashlib.sha256(ids.astype(np.int64).tobytes()).hexdigest()
+        return found | {"content": self.table.content, "scale": self.table.scale}
+
+    def split(self, seed: int) -> FederatedData:
+        seed = check_int("seed", seed, high=MAX_SEED)
+        try:
+            return self.table.held.resplit(self.partition, seed)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Synthetic(Source):
+    """Clients of `synthetic.make_federated`, made anew for every seed.
+
+    Parameters
+    ----------
+    task : {"logistic", "multinomial", "least_squares"}
+    clients, features, heterogeneity, imbalance, density, n_classes, scale, dtype
+        As in `synthetic.make_federated`.
+    samples : int, optional
+        Rows in all; 200 for each client by default.
+    label_noise : float
+        The ``noise`` of `synthetic.make_federated`.
+    """
+
+    task: str = "logistic"
+    clients: int = CLIENTS
+    samples: int | None = None
+    features: int = 20
+    heterogeneity: float = 0.0
+    imbalance: float = 0.0
+    label_noise: float = 1.0
+    density: float | None = None
+    n_classes: int = 3
+    scale: str | None = "unit-norm"
+    dtype: str = "float64"
+    name: str = field(default="synthetic", init=False)
+
+    def __post_init__(self) -> None:
+        clients = check_int("clients", self.clients, low=1)
+        samples = SAMPLES_PER_CLIENT * clients if self.samples is None else self.samples
+        self._set(
+            clients=clients,
+            samples=check_int("samples", samples, low=clients),
+            features=check_int("features", self.features, low=1),
+        )
+        self._set(dtype=self._make(0, clients=1, samples=1, features=1).features.dtype.name)
+        for name in ("heterogeneity", "imbalance", "label_noise", "density"):
+            if getattr(self, name) is not None:
+                self._set(**{name: float(getattr(self, name))})
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_clients(self) -> int:
+        return self.clients
+
+    @property
+    def n_features(self) -> int:
+        return self.features
+
+    @property
+    def n_samples(self) -> int:
+        return int(cast(int, self.samples))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        found = dataclasses.asdict(self)
+        if self.task != "multinomial":
+            del found["n_classes"]
+        return {"data": found.pop("name"), **found}
+
+    def split(self, seed: int) -> FederatedData:
+        return self._make(seed)
+
+    def _make(self, seed: int, **changed: int) -> FederatedData:
+        values = dataclasses.asdict(self) | changed
+        del values["name"]
+        noise = values.pop("label_noise")
+        try:
+            return synthetic.make_federated(**values, noise=noise, seed=seed)
+        except (TypeError, ValueError) as error:
+            if str(error).startswith("noise "):
+                raise type(error)(f"label_{error}") from None
+            raise
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Source):
+    """Federated data as they are: trials differ in selection and noise, not in the split.
+
+    Parameters
+    ----------
+    data : FederatedData
+    """
+
+    data: FederatedData
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, FederatedData):
+            raise TypeError(f"data must be FederatedData, got {type(self.data).__name__}")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return str(self.data.description.get("source", "arrays"))
+
+    @property
+    def n_clients(self) -> int:
+        return self.data.n_clients
+
+    @property
+    def n_features(self) -> int:
+        return self.data.n_features
+
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:  # type: ignore[override]
+        return {"clients": self.data.n_clients, "content": self.data.content_hash()}
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        how = self.data.description.get("partition", {})
+        return {**super().columns, "partition": how.get("name", "given")}
+
+    def split(self, seed: int) -> FederatedData:
+        return self.data
+
+
+# From options --------------------------------------------------------------------------
+
+_HOW = tuple(
+    dict.fromkeys(["partition", *(f.name for cls in PARTITIONERS.values() for f in fields(cls))])  # type: ignore[arg-type]
+)
+_FILE = ("label", "client_column", "format", "n_features", "header", "separator", "scale")
+_SYNTHETIC = tuple(f.name for f in fields(Synthetic) if f.init and f.name != "task")
+
+
+def allowed_options(source: Any) -> tuple[str, ...]:
+    """What `from_options` takes beside ``source``."""
+    if source == "synthetic":
+        return _SYNTHETIC
+    return _HOW if source == "adult" else (*_HOW, *_FILE)
+
+
+def from_options(
+    options: Mapping[str, Any],
+    *,
+    loss: Any,
+    read: Callable[..., Table] = read_table,
+) -> Source:
+    """A source from named options, as a specification or a command line gives them.
+
+    Parameters
+    ----------
+    options : mapping
+        ``source`` is ``"adult"`` (the default), ``"synthetic"`` or the path of a file; the
+        others are those of the source and of its partitioner, which ``partition`` names.
+        ``scale`` may be a bool.
+    loss : Objective
+        It decides what the labels are.
+    read : callable
+        Reads a file, as `read_table` does.
+
+    Raises
+    ------
+    ValueError, TypeError, FileNotFoundError
+        Naming the option; one that would have no effect is refused.
+    """
+    given = dict(options)
+    source = given.pop("source", "adult")
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(
+            f"source must be 'adult', 'synthetic' or the path of a file, got {source!r}"
+        )
+    allowed = allowed_options(source)
+    for name in given:
+        if name not in allowed:
+            home = "a file" if name in _FILE else "a table" if name in _HOW else "synthetic data"
+            raise ValueError(f"{name} is for {home}, not for {source}")
+    if "scale" in given and isinstance(given["scale"], bool):
+        given["scale"] = "unit-norm" if given["scale"] else None
+    if source == "synthetic":
+        if loss.task == "multiclass" and loss.classes is not None:
+            given.setdefault("n_classes", loss.classes)
+        return Synthetic(task=synthetic.BY_TASK[loss.task], **given)
+    how = {name: given.pop(name) for name in _HOW if name in given}
+    if source == "adult":
+        if loss.task == "regression":
+            raise ValueError(f"objective must be of two classes for adult, got {loss.name!r}")
+        return Partitioned(read_adult(), make_partition(**how))
+    if how and given.get("client_column") is not None:
+        raise ValueError(f"{next(iter(how))} and client_column exclude each other")
+    table = read(source, **given, task=loss.task)
+    # A file may name the client of every row; an explicit choice goes before that.
+    if table.clients is not None and not how:
+        return Partitioned(table, ByColumn(table.clients))
+    return Partitioned(table, make_partition(**how))
+
+
+def make_partition(partition: Any = "random", **options: Any) -> Partitioner:
+    """The partitioner of that name, with those of its parameters that are given."""
+    cls: Any = PARTITIONERS[check_choice("partition", partition, PARTITIONERS)]
+    allowed = [f.name for f in fields(cls)]
+    check_parameters(f"partition {partition!r}", options, allowed)
+    return cls(**{"clients": CLIENTS, **options})

@@ -1,0 +1,431 @@
+"""FedEPM's server for real deployments: uploads, selection, validation, checkpoints.
+
+`Server` needs no framework: whatever carries the messages tells it what came, and asks whom to
+send what. One round is::
+
+    tau, x, clients = server.open_round()       # x = ENS of all last uploads
+    server.receive(tau, client, upload)         # for every reply; scale=... of a private one
+    server.close_round()
+
+`fedepm_fast.federation.client` has its counterparts, `fedepm_fast.flower` puts both sides behind
+Flower. Driven over all clients they follow ``fedepm_fast.run`` of the same seed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validation import check_finite, check_int, check_real
+from ..algorithms import FedEPM
+from ..kernels import _boundary as boundary
+from ..kernels.ens import ens
+from ..participation import clients_per_round, select
+from ..randomness import CounterRandomness
+from ._server_state import Event, Folder
+from .aggregation import aggregate
+
+Array = NDArray[Any]
+
+log = logging.getLogger(__name__)
+
+
+class Round(NamedTuple):
+    """What the selected clients need to know."""
+
+    tau: int
+    x: Array
+    """The server's point, shape (n,)."""
+    clients: NDArray[np.intp]
+    """Who takes part, in increasing order."""
+
+
+def resolve(algorithm: FedEPM, clients: int, features: int) -> FedEPM:
+    """`algorithm` with its defaults for so many clients and coordinates filled in.
+
+    Server and clients must agree on them: `lam` and `eta` depend on the number of clients.
+    """
+    if not isinstance(algorithm, FedEPM):
+        raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
+    if algorithm.mechanism is None:
+        if algorithm.start not in (None, "own"):
+            raise ValueError(
+                f"algorithm must have start 'own' without a mechanism, got {algorithm.start!r}"
+            )
+    elif algorithm.mechanism.clip is None:
+        raise ValueError(
+            "mechanism must have its clip given: the default depends on all clients' sizes"
+        )
+    known = SimpleNamespace(n_clients=clients, n_parameters=features, n_samples=None)
+    return algorithm.resolve(cast(Any, known))
+
+
+def check_point(x: ArrayLike, features: int) -> Array:
+    """The server's point as a finite array of shape (n,), as a client takes it.
+
+    float64 or float32 in native byte order; integers and booleans become float64.
+    """
+    point = boundary.as_floats("x", x)
+    boundary.check_shape("x", point, (features,))
+    check_finite("x", point)
+    return point
+
+
+class Server:
+    """The server's state: every client's last upload, the members, and the round.
+
+    Parameters
+    ----------
+    algorithm : FedEPM
+        The parameters, the same for server and clients. With a mechanism every upload comes with
+        the scale of its noise, which is public; see `aggregation` for what it is used for.
+    clients : int
+        How many clients there can be, m; they are numbered from 0. A client is a member, and
+        counts in the aggregate and the selection, from its first valid upload on.
+    features : int
+        Coordinates, n.
+    seed, trial : int
+        Of the selection, a pure function of these, the round, and the members.
+    dtype : float64 or float32
+        Of every upload.
+    path : path-like, optional
+        A folder for all that the server knows, with the uploads in a memory-mapped array; see
+        Notes. It is created if need be, and for one server at a time, until `close` or the end
+        of the process; by default everything is in memory, and nothing survives. Only its owner
+        can read the files.
+    sync : bool
+        Whether `join` and `leave` wait for the disk.
+    largest : float, optional
+        Uploads with an entry beyond this in absolute value are rejected: one client that sends
+        1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large. So does, where
+        uploads weigh by their inverse variance, one that claims to have hardly any noise.
+    threads : int, optional
+        Of the aggregation; the same bits for any number.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument; also if `path` holds the state of another run, or one that is
+        damaged: all that is used of it is checked against checksums.
+    RuntimeError
+        If another server has the folder.
+    OSError
+        Naming the file, here and in every method, if the disk is full. The call has changed
+        nothing then, and can be repeated: of a server that is not made no file is left.
+
+    Notes
+    -----
+    With a `path`, what a method has answered outlives the process: a server that was killed goes
+    on where it was, with the members, the open round and its accepted uploads, to the same results.
+    It outlives a loss of power as well from `join` and `leave` on (with `sync`), and from
+    `open_round` and `close_round` on. Accepted uploads of a round that is still open may be lost
+    with the power; their clients have not replied, then, and may be asked again.
+
+    A forked process has no part in it: there, methods that change the server raise RuntimeError.
+    """
+
+    def __init__(
+        self,
+        algorithm: FedEPM,
+        clients: int,
+        features: int,
+        *,
+        seed: int = 0,
+        trial: int = 0,
+        dtype: Any = np.float64,
+        path: str | os.PathLike[str] | None = None,
+        largest: float | None = None,
+        threads: int | None = None,
+        sync: bool = True,
+    ) -> None:
+        m, n = check_int("clients", clients, low=1), check_int("features", features, low=1)
+        self._shape = m, n
+        self.algorithm = resolve(algorithm, m, n)
+        self._randomness = CounterRandomness(seed, trial)
+        if self.algorithm.coverage_rounds is not None:
+            for k in range(m, 0, -1):  # so many members there may be
+                self.algorithm.check_coverage(k)
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.float64, np.float32):
+            raise TypeError(f"dtype must be float64 or float32, got {self.dtype}")
+        self.largest = None if largest is None else check_real("largest", largest, low=0.0)
+        self.threads = None if threads is None else check_int("threads", threads, low=1)
+        self.tau = 0
+        self._members = np.zeros(m, bool)
+        #: Of the noise of every client's last upload, shape (m,); NaN for the first ones.
+        self.scales = np.full(m, np.nan)
+        #: Who will be a member, and the scale of the noise of the upload.
+        self._joined: dict[int, float] = {}
+        self._open: Round | None = None
+        self._x: Array | None = None
+        #: Selected in the open round, shape (m,).
+        self._asked = np.zeros(m, bool)
+        #: Selected clients whose reply was accepted (its noise's scale), or refused, in this round.
+        self._accepted: dict[int, float] = {}
+        self._refused: set[int] = set()
+        self._sync = bool(sync)
+        #: Every client's last upload, shape (m, n).
+        self.Z: Array
+        self._folder: Folder | None = None
+        if path is None:
+            self.Z = np.zeros((m, n), self.dtype)
+        else:
+            self._folder = Folder(path, self._settings(), (m, n), self.dtype)
+            self._restore(self._folder)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the folder free for another server; this one can no longer be changed."""
+        if self._folder is not None:
+            self._folder.close()
+
+    # What is known ----------------------------------------------------------------------
+
+    @property
+    def members(self) -> NDArray[np.intp]:
+        """The clients that count, in increasing order."""
+        return np.flatnonzero(self._members)
+
+    @property
+    def awaited(self) -> NDArray[np.intp]:
+        """Of the open round, the selected members without an accepted upload, in increasing order.
+
+        Whom a restarted server still has to ask.
+        """
+        selected = [] if self._open is None else self._open.clients.tolist()
+        missing = [i for i in selected if self._members[i] and i not in self._accepted]
+        return np.array(missing, np.intp)
+
+    @property
+    def x(self) -> Array:
+        """The server's point, ENS of the members' last uploads, shape (n,), read-only.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no member.
+        """
+        if self._x is None:
+            members = self.members
+            if len(members) == 0:
+                raise RuntimeError("no client has joined: the server has no upload to aggregate")
+            lam, eta = self.algorithm.weights
+            weights = self.algorithm.upload_weights(self.scales[members])
+            if len(members) == len(self.Z) and self._folder is None:
+                self._x = ens(self.Z, lam / eta, weights=weights, threads=self.threads)
+            else:
+                Z = np.asarray(self.Z)  # rows of a memory map are slower to come by
+                rows = [Z[i] for i in members.tolist()]
+                self._x = aggregate(rows, lam / eta, weights=weights, threads=self.threads)
+            self._x.flags.writeable = False
+        return self._x
+
+    # A round ----------------------------------------------------------------------------
+
+    def open_round(self) -> Round:
+        """Aggregate, and select this round's clients; the open round if there is one."""
+        if self._open is None:
+            self._do(Event.OPEN, row=self.x)
+        assert self._open is not None
+        return self._open
+
+    def receive(self, tau: int, client: int, upload: Any, *, scale: float | None = None) -> bool:
+        """A selected client's upload of round `tau`; whether it was accepted.
+
+        With a mechanism `scale` is that of its noise. A fault is logged with the client's name,
+        and the client's last upload stays.
+        """
+        fault = self._stale(tau, client) or self._fault(upload) or self._scale_fault(scale)
+        if fault:
+            return self.reject(client, fault)
+        # Without a mechanism the scale only tells that the upload is not a first one.
+        self._do(Event.RECEIVE, int(client), 1.0 if scale is None else float(scale), upload)
+        return True
+
+    def reject(self, client: Any, fault: str) -> bool:
+        """Log that something of `client` is not used, and why; False."""
+        if self._open is not None and _is_int(client):
+            self._refused.add(int(client))
+        log.warning("round %d: client %s rejected: %s", self.tau, client, fault)
+        return False
+
+    def close_round(self) -> NDArray[np.intp]:
+        """End the round: the clients whose uploads were accepted, in increasing order.
+
+        Selected clients that sent nothing are logged; their last uploads stay.
+        """
+        if self._open is None:
+            raise RuntimeError("no round is open")
+        for client in self._open.clients.tolist():
+            if client not in self._accepted and client not in self._refused:
+                self.reject(client, "no reply in time")
+        accepted = np.array(sorted(self._accepted), np.intp)
+        members, scales = self._members.copy(), self.scales.copy()
+        members[list(self._joined)] = True
+        for change in (self._accepted, self._joined):
+            scales[list(change)] = list(change.values())
+        if self._folder is not None:
+            self._folder.end_round(members, scales, accepted)
+        self.tau, self._members, self.scales = self.tau + 1, members, scales
+        self._open = self._x = None
+        self._joined = {}
+        return accepted
+
+    # Members ----------------------------------------------------------------------------
+
+    def join(self, client: int, upload: Any, *, scale: float | None = None) -> bool:
+        """A client's first upload; whether it was accepted.
+
+        The client is a member at once, or from the end of an open round on. A private client that
+        has been one before sends its last upload, and the `scale` of its noise.
+        """
+        fault = self._unknown(client)
+        if not fault and (self._members[client] or client in self._joined):
+            fault = "it has joined already"
+        fault = fault or self._fault(upload)
+        if not fault and scale is not None:
+            fault = self._scale_fault(scale)
+        if fault:
+            return self.reject(client, fault)
+        self._do(Event.JOIN, int(client), np.nan if scale is None else float(scale), upload)
+        return True
+
+    def leave(self, client: int) -> None:
+        """Forget a member's upload; it may join again. A round that is open goes on."""
+        fault = self._unknown(client)
+        if fault:
+            raise ValueError(f"client must be one of 0 to {len(self._members) - 1}: {fault}")
+        if self._members[client] or client in self._joined:
+            self._do(Event.LEAVE, int(client))
+            log.info("round %d: client %s left", self.tau, client)
+
+    # What happens -----------------------------------------------------------------------
+
+    def _do(
+        self, event: Event, client: int = -1, scale: float = np.nan, row: Array | None = None
+    ) -> None:
+        """Write down what happens, and only then let it happen."""
+        if self._folder is not None:
+            durable = event is Event.OPEN or (event is not Event.RECEIVE and self._sync)
+            self._folder.append(event, client, scale, row, durable=durable)
+        self._happen(event, client, scale, row)
+
+    def _happen(self, event: Event, client: int, scale: float, row: Array | None) -> None:
+        if event is Event.JOIN:
+            self.Z[client] = row
+            if self._open is None:
+                self._members[client], self.scales[client] = True, scale
+                self._x = None
+            else:
+                self._joined[client] = scale
+        elif event is Event.LEAVE:
+            self._joined.pop(client, None)
+            self._accepted.pop(client, None)
+            self._refused.add(client)
+            self._members[client] = False
+            if self._open is None:
+                self._x = None
+        elif event is Event.OPEN:
+            members = self.members
+            chosen = members[self._select(len(members))]
+            self._asked = np.zeros(self._shape[0], bool)
+            self._asked[chosen] = True
+            self._accepted, self._refused = {}, set()
+            assert row is not None
+            self._open, self._x = Round(self.tau, row, chosen), row
+        else:
+            if self._folder is None:  # else the journal has it until the round ends
+                self.Z[client] = row
+            self._accepted[client] = scale
+
+    def _select(self, members: int) -> NDArray[np.intp]:
+        count = clients_per_round(self.algorithm.participation, members)
+        return select(self._randomness, self.tau, members, count, self.algorithm.coverage_rounds)
+
+    def _restore(self, folder: Folder) -> None:
+        self.tau, self.Z = folder.tau, folder.Z
+        self._members, self.scales = folder.members.copy(), folder.scales.copy()
+        try:
+            for event, client, scale, row in folder.entries():
+                if event is Event.OPEN:
+                    row = row.copy()
+                    row.flags.writeable = False
+                self._happen(event, client, scale, row)
+        except BaseException:
+            folder.close()
+            raise
+        if self._members.any():
+            log.info("restored round %d with %d clients", self.tau, self._members.sum())
+
+    # Faults -----------------------------------------------------------------------------
+
+    def _unknown(self, client: Any) -> str:
+        m = self._shape[0]
+        if not _is_int(client) or not 0 <= client < m:
+            return f"clients are numbered 0 to {m - 1}, got {client!r}"
+        return ""
+
+    def _stale(self, tau: Any, client: Any) -> str:
+        if self._open is None:
+            return f"no round is open, got an upload of round {tau!r}"
+        fault = self._unknown(client)
+        if fault:
+            return fault
+        if not _is_int(tau) or tau != self.tau:
+            return f"upload must be of round {self.tau}, got round {tau!r}"
+        if not self._asked[client] or not self._members[client]:
+            return "it was not selected"
+        return "it has replied already" if client in self._accepted else ""
+
+    def _fault(self, upload: Any) -> str:
+        """What is wrong with an upload, in words; nothing is converted or repaired."""
+        n = self._shape[1]
+        if np.ma.isMaskedArray(upload) or not isinstance(upload, np.ndarray):
+            return f"upload must be an array, got {type(upload).__name__}"
+        if upload.dtype != self.dtype:
+            return f"upload must have dtype {self.dtype}, got {upload.dtype}"
+        if upload.shape != (n,):
+            return f"upload must have shape ({n},), got {upload.shape}"
+        try:
+            check_finite("upload", upload)
+        except ValueError as error:
+            return str(error)
+        if self.largest is not None:
+            size = float(max(upload.max(), -upload.min()))
+            if size > self.largest:
+                return f"upload must be at most {self.largest:g} in absolute value, got {size:g}"
+        return ""
+
+    def _scale_fault(self, scale: Any) -> str:
+        """What is wrong with the scale of an upload's noise, in words."""
+        if self.algorithm.mechanism is None:
+            return "" if scale is None else f"scale must be None without a mechanism, got {scale!r}"
+        try:
+            check_real("scale", scale, low=0.0, open_low=True)
+        except (TypeError, ValueError) as error:
+            return str(error)
+        return ""
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "clients": self._shape[0],
+            "features": self._shape[1],
+            "dtype": str(self.dtype),
+            "seed": self._randomness.seed,
+            "trial": self._randomness.trial,
+            **self.algorithm.describe(),
+        }
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

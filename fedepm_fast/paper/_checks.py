@@ -1,0 +1,257 @@
+"""Checks of a table of runs: comparisons of medians, cell by cell or line by line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..result import LABELS
+from ._experiments import ALGORITHM_NAMES, EXPERIMENTS, PARAMETERS, Experiment
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+#: Objective values that differ by at most so many percent are about the same.
+SAME_PERCENT = 2.0
+#: "Fewest by far": at most this share of the next best.
+BY_FAR = 0.5
+#: In a trend of medians, one step may go against it by this share; the ends must not.
+STEP_AGAINST = 0.05
+#: "Not greatly": the largest median over the smallest, at most.
+NOT_GREATLY = 1.5
+#: "Far more slowly": growth beyond 1 is at most this share of the others'.
+FAR_SLOWER = 0.5
+
+_FIG2, _TABLE1 = EXPERIMENTS["fig2"], EXPERIMENTS["table1"]
+
+SYMBOLS = {"clients": "m", "local_steps": "k0", "participation": "rho", "epsilon": "eps"}
+SHORT = {
+    "rounds": "CR",
+    "total_time": "TCT",
+    "local_time": "LCT",
+    "snr": "SNR",
+    "rounds_to_5_percent": "rounds to within 5 %",
+}
+
+
+class Test(NamedTuple):
+    """One comparison."""
+
+    where: str
+    holds: bool
+    shown: str
+    """The numbers that were compared."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.shown}"
+
+
+class Outcome(NamedTuple):
+    """What a check found."""
+
+    tests: list[Test]
+    headline: str
+
+
+Check = Callable[["DataFrame"], Outcome]
+
+
+# Medians -----------------------------------------------------------------------------------
+
+
+def medians(table: DataFrame, experiment: Experiment, measure: str) -> DataFrame:
+    """Medians over the trials: one row a cell, one column an algorithm, complete rows only."""
+    rows = experiment.of(table)
+    wide = rows.groupby([*PARAMETERS, "algorithm"])[measure].median().unstack("algorithm")
+    return wide.reindex(columns=list(ALGORITHM_NAMES)).dropna()
+
+
+def lines(wide: DataFrame, experiment: Experiment, along: str) -> Iterator[tuple[str, str, Series]]:
+    """Lines of a figure: the rest of the cell in words, algorithm, medians by the parameter."""
+    rest = [name for name in PARAMETERS if name != along]
+    for values, part in wide.groupby(rest):
+        part = part.droplevel(rest)
+        where = _where(dict(zip(rest, values, strict=True)), experiment)
+        for name in ALGORITHM_NAMES if len(part) > 1 else ():
+            yield where, name, part[name]
+
+
+def _where(cell: Mapping[str, float], experiment: Experiment | None = None) -> str:
+    """A cell in words, by those of its parameters that vary in the experiment."""
+    told = [n for n in cell if experiment is None or experiment.varies(n)]
+    return ", ".join(f"{SYMBOLS[name]} {cell[name]:g}" for name in told)
+
+
+def _named(name: str, where: str) -> str:
+    return f"{name}, {where}" if where else name
+
+
+def _cell(values: Sequence[float]) -> dict[str, float]:
+    return dict(zip(PARAMETERS, values, strict=True))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _seconds(value: float) -> str:
+    return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def _shower(measure: str) -> Callable[[float], str]:
+    return _seconds if measure.endswith("time") else _number
+
+
+def _ranges(wide: DataFrame, show: Callable[[float], str]) -> str:
+    ends = {name: dict.fromkeys([show(wide[name].min()), show(wide[name].max())]) for name in wide}
+    return ", ".join(f"{LABELS[name]} {' to '.join(values)}" for name, values in ends.items())
+
+
+def _unfinished(gap: float) -> str:
+    """A remark where runs stopped far from the optimum, and rounds and times mean little."""
+    return f" (stopped {gap:.0f} % above the optimum)" if gap > SAME_PERCENT else ""
+
+
+# Checks ------------------------------------------------------------------------------------
+
+
+def extreme(
+    experiment: Experiment,
+    measures: Sequence[str],
+    name: str = "fedepm",
+    *,
+    largest: bool = False,
+    factor: float = 1.0,
+    than: Sequence[str] = ALGORITHM_NAMES,
+) -> Check:
+    """An algorithm has the smallest (largest) median of `measures` in every cell."""
+
+    def check(table: DataFrame) -> Outcome:
+        tests, told = [], []
+        gaps = medians(table, experiment, "gap_percent")
+        for measure in measures:
+            wide, show = medians(table, experiment, measure), _shower(measure)
+            if wide.empty:
+                continue
+            others = [other for other in than if other != name]
+            for cell, row in wide.iterrows():
+                mine, rest = row[name], row[others]
+                holds = mine > rest.max() if largest else mine < factor * rest.min()
+                values = ", ".join(
+                    f"{LABELS[n]} {show(row[n])}{_unfinished(gaps.at[cell, n])}" for n in than
+                )
+                where = _named(SHORT[measure], _where(_cell(cell), experiment))
+                tests.append(Test(where, bool(holds), values))
+            told.append(f"{SHORT[measure]} {_ranges(wide[list(than)], show)}")
+        return Outcome(tests, "; ".join(told))
+
+    return check
+
+
+def trend(experiment: Experiment, measures: Sequence[str], along: str, sign: int) -> Check:
+    """Every line of medians rises (`sign` 1) or falls (-1) along a parameter."""
+
+    def check(table: DataFrame) -> Outcome:
+        tests = []
+        for measure in measures:
+            show = _shower(measure)
+            for rest, name, line in lines(medians(table, experiment, measure), experiment, along):
+                values = line.to_numpy()
+                # Measured from 0 for SNR, which is a logarithm and may be negative.
+                slack = STEP_AGAINST * np.abs(values[:-1])
+                steps = sign * np.diff(values) >= -slack
+                holds = steps.all() and sign * (values[-1] - values[0]) > 0
+                where = _named(f"{SHORT[measure]} of {LABELS[name]}", rest)
+                tests.append(Test(where, bool(holds), ", ".join(map(show, values))))
+        values = ", ".join(f"{v:g}" for v in getattr(experiment, along))
+        return Outcome(tests, f"medians for {SYMBOLS[along]} {values}")
+
+    return check
+
+
+def steady(experiment: Experiment, measures: Sequence[str], along: str) -> Check:
+    """No line of medians changes greatly along a parameter."""
+
+    def check(table: DataFrame) -> Outcome:
+        tests, factors = [], []
+        for measure in measures:
+            show = _shower(measure)
+            for rest, name, line in lines(medians(table, experiment, measure), experiment, along):
+                factor = line.max() / line.min()
+                factors.append(factor)
+                where = _named(f"{SHORT[measure]} of {LABELS[name]}", rest)
+                shown = f"{', '.join(map(show, line))} (factor {factor:.2f})"
+                tests.append(Test(where, bool(factor <= NOT_GREATLY), shown))
+        if not tests:
+            return Outcome([], "")
+        told = f"largest over smallest median {min(factors):.2f} to {max(factors):.2f}"
+        return Outcome(tests, told)
+
+    return check
+
+
+def same_end(table: DataFrame) -> Outcome:
+    """The baselines end where FedEPM ends."""
+    wide = medians(table, _FIG2, "mean_objective")
+    tests = []
+    for values, row in wide.iterrows():
+        for name in ALGORITHM_NAMES[1:]:
+            apart = 100 * abs(row[name] / row["fedepm"] - 1)
+            where = f"{LABELS[name]}, {_where(_cell(values), _FIG2)}"
+            shown = f"f/m {row[name]:.4f} and {row['fedepm']:.4f}, {apart:.2f} % apart"
+            tests.append(Test(where, bool(apart <= SAME_PERCENT), shown))
+    return Outcome(tests, f"median f/m {_ranges(wide, lambda v: f'{v:.4f}')}")
+
+
+def near_optimum(table: DataFrame) -> Outcome:
+    """All end within 1 % of their split's optimum, SFedAvg at four local steps within 2 %."""
+    tests, worst = [], dict.fromkeys(ALGORITHM_NAMES, -np.inf)
+    for (*values, name), runs in table.groupby([*PARAMETERS, "algorithm"]):
+        cell, gap = _cell(values), runs["gap_percent"].median()
+        bound = 2.0 if name == "sfedavg" and cell["local_steps"] <= 4 else 1.0
+        worst[name] = max(worst[name], gap)
+        shown = f"{gap:.2f} %, bound {bound:g} %"
+        if gap > bound:
+            reason, count = Counter(runs["reasons"]).most_common(1)[0]
+            shown += f", {count} of {len(runs)} runs stopped by {reason.replace('_', ' ')}"
+        tests.append(Test(f"{LABELS[name]}, {_where(cell)}", bool(gap <= bound), shown))
+    told = ", ".join(f"{LABELS[n]} {g:.2f} %" for n, g in worst.items() if np.isfinite(g))
+    return Outcome(tests, f"largest median gap: {told}")
+
+
+def slower_growth(table: DataFrame) -> Outcome:
+    """LCT grows more slowly with the local steps for FedEPM."""
+    growth: dict[str, dict[str, float]] = {}
+    wide = medians(table, _TABLE1, "local_time")
+    for rest, name, line in lines(wide, _TABLE1, "local_steps"):
+        growth.setdefault(rest, {})[name] = line.iloc[-1] / line.iloc[0]
+    tests = []
+    for rest, of in growth.items():
+        for name in ALGORITHM_NAMES[1:]:
+            holds = of["fedepm"] - 1 <= FAR_SLOWER * (of[name] - 1)
+            shown = f"x {of['fedepm']:.2f} against x {of[name]:.2f}"
+            tests.append(Test(f"{rest}: {LABELS[name]}", bool(holds), shown))
+    told = "; ".join(
+        f"{rest}: " + ", ".join(f"{LABELS[n]} x {g:.2f}" for n, g in of.items())
+        for rest, of in growth.items()
+    )
+    return Outcome(tests, f"from fewest to most local steps {told}")
+
+
+def rising_ratio(table: DataFrame) -> Outcome:
+    """The baselines' LCT in units of FedEPM's rises with the local steps."""
+    wide = medians(table, _TABLE1, "local_time")
+    ratios = wide.div(wide["fedepm"], axis=0)
+    tests, told = [], []
+    for rest, name, line in lines(ratios, _TABLE1, "local_steps"):
+        if name == "fedepm":
+            continue
+        values = line.to_numpy()
+        holds = values[-1] > values[0] and (np.diff(values) > -STEP_AGAINST * values[:-1]).all()
+        shown = ", ".join(f"{v:.1f}" for v in values)
+        tests.append(Test(f"{rest}: {LABELS[name]}/FedEPM", bool(holds), shown))
+        told.append(f"{rest}: {LABELS[name]}/FedEPM {values[0]:.1f} to {values[-1]:.1f}")
+    return Outcome(tests, "; ".join(told))

@@ -1,0 +1,239 @@
+"""FedEPM's client for real deployments with a guarantee: see `PrivateClient`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._extras import require
+from .._validation import check_array, check_int
+from ..algorithms import FedEPM
+from ..data import FederatedData
+from ..federation.server import check_point, resolve
+from ..objectives import Objective
+from ..runner import make_problem
+from . import runs
+from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
+from .release import release, release_scale
+
+Array = NDArray[Any]
+
+#: The number of the only client, in a problem of its own.
+ALONE = np.zeros(1, np.intp)
+
+
+class Upload(NamedTuple):
+    """What a private client sends."""
+
+    values: Array
+    """Shape (n,), of the dtype of the server's point."""
+    scale: float | None
+    """Of its noise; None for a first upload, which has none."""
+
+
+class Spent(NamedTuple):
+    """What a private client has spent, and may spend."""
+
+    uploads: int
+    """Made so far."""
+    planned: int
+    """At most."""
+    epsilon: float
+    """Spent so far."""
+    total: float
+    """Spent after all of them."""
+
+
+class PrivateClient:
+    """A client of FedEPM whose uploads are private, for each record of its own.
+
+    It trusts the server with nothing. The server's point and round are public and may be chosen
+    with malice; clipping, sensitivity, noise and account are the client's. Each upload spends a
+    share of a budget for `uploads` of them, is written to a ledger on disk before it is handed
+    out, and is the only one of its round: asked again, at whatever point, the client repeats it.
+
+    Parameters
+    ----------
+    algorithm : FedEPM
+        With a mechanism whose `clip` is given. The server's must have the same parameters and
+        clip; the budget is the client's own.
+    features : array_like or sparse of shape (d, n)
+        The client's rows. They are clipped to ``clip / objective.slope_in(order)``.
+    labels : array_like of shape (d,)
+    objective : str or Objective
+        With a bounded derivative, such as ``"logistic"``; that of a loss of your own is taken at
+        your word.
+    index : int
+        The client's number, from 0.
+    clients : int
+        How many clients there are, m.
+    uploads : int
+        The largest number of rounds that the client will ever take part in, at least 1: the
+        budget is split over so many.
+    path : path-like
+        The ledger. Who loses it, or puts an old one in its place, loses the guarantee. It belongs
+        to one client and one federation: rounds count on. Its folder is the client's alone: a
+        client that is killed may leave an upload there that is not accounted for.
+    largest_jump : int
+        How many rounds later than its last one, or than -1 before the first, a round may be that
+        the client takes part in. Rounds never go back, so that a server that names one far ahead
+        would be the end of it. A client that joins a federation older than that, or was away for
+        so long, is given a larger one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument; also if the columns look scaled by numbers of their own, without
+        ``public_scaling=True``, if `path` holds a damaged ledger, or one of another budget.
+    ImportError
+        Without OpenDP, an optional dependency.
+    """
+
+    def __init__(
+        self,
+        algorithm: FedEPM,
+        features: Any,
+        labels: ArrayLike,
+        *,
+        objective: str | Objective = "logistic",
+        index: int,
+        clients: int,
+        uploads: int,
+        path: str | os.PathLike[str],
+        largest_jump: int = LARGEST_JUMP,
+    ) -> None:
+        m = check_int("clients", clients, low=1)
+        self.index = check_int("index", index, high=m - 1)
+        self.uploads = check_int("uploads", uploads, low=1, high=2**53)
+        self.largest_jump = check_int("largest_jump", largest_jump, low=1)
+        labels = check_array("labels", labels, ndim=1)
+        data = FederatedData(features, labels, np.array([len(labels)]))
+        self.algorithm = resolve(algorithm, m, data.n_features)
+        mechanism = self.algorithm.mechanism
+        if mechanism is None:
+            raise ValueError("algorithm must have a mechanism; without one use Client")
+        require("opendp.prelude", "privacy", "PrivateClient")
+        runs.check_objective(objective)
+        problem = make_problem(self.algorithm, data, objective)
+        runs.check_run(self.algorithm, problem)
+        self._mechanism = mechanism
+        self._problem = runs.private_problem(mechanism, problem)
+        plan = self.algorithm.plan(self._problem, np.array([self.uploads]))
+        assert plan is not None
+        self._plan = plan
+        budget = {
+            "client": self.index,
+            "uploads": self.uploads,
+            "rows": data.n_samples,
+            "features": problem.n_parameters,
+            "mechanism": self.algorithm.describe()["mechanism"],
+        }
+        self._ledger = Ledger(path, budget, problem.n_parameters)
+
+    @property
+    def spent(self) -> Spent:
+        """What the ledger says, in epsilon (at the mechanism's delta, if it has one)."""
+        return self._spent(self._ledger.read().uploads)
+
+    @property
+    def guarantee(self) -> str:
+        """What holds after all uploads, in words."""
+        return self._mechanism.guarantee(self._spent(self.uploads).total)
+
+    def join(self, x: ArrayLike) -> Upload:
+        """Begin at the server's `x`, shape (n,), which is the first upload: it tells nothing.
+
+        A client that has uploaded repeats its last upload, and goes on from there.
+        """
+        point, dtype = self._check_point(x)
+        with self._ledger.locked():
+            last = self._ledger.read()
+            if last.uploads == 0 and self._ledger.replace(last, last._replace(point=point)):
+                return Upload(point.astype(dtype), None)
+        return self._repeat(last, dtype) if last.uploads else self.join(x)
+
+    def train(self, x: ArrayLike, tau: int) -> Upload:
+        """Take part in round `tau` at the server's point `x`, shape (n,).
+
+        The local steps start at the last upload, or at `x`, as the algorithm's `start` says. A
+        round that is repeated gives the same upload again and spends nothing.
+
+        Returns
+        -------
+        Upload
+
+        Raises
+        ------
+        UploadRefused
+            If all uploads have been made; if a later round was; if the round is further ahead than
+            `largest_jump`; if the noise would not hide the rounding of points so large. Nothing is
+            spent.
+        ValueError, TypeError
+            If `x` is not finite, of another shape, or not float64, float32 or integers, `tau` no
+            round, or the ledger damaged.
+            Nothing is spent.
+        OSError
+            If the ledger cannot be written. The upload is not handed out.
+        """
+        point, dtype = self._check_point(x)
+        tau = check_int("tau", tau, high=2**62)
+        with self._ledger.locked():
+            last = self._ledger.read()
+            if last.uploads and tau == last.tau:
+                self._ledger.sync()  # a process that was killed may not have come to it
+                return self._repeat(last, dtype)
+            if tau < last.tau:
+                raise self._refused(f"round {last.tau} is done, got round {tau}", last)
+            if fault := jump_fault(tau, last.tau, self.largest_jump):
+                raise self._refused(fault, last)
+            if last.uploads >= self.uploads:
+                raise self._refused(f"all {self.uploads} uploads have been made", last)
+            entry = self._upload(last, point, tau)
+            # Only what is on the disk may be seen by anyone.
+            if self._ledger.replace(last, entry):
+                return self._repeat(entry, dtype)
+        return self.train(x, tau)  # another process has uploaded meanwhile
+
+    def _upload(self, last: Entry, x: Array, tau: int) -> Entry:
+        """A new upload; everything before the gradient depends on what is public only."""
+        algorithm, problem, plan = self.algorithm, self._problem, self._plan
+        start = (last.point if len(last.point) else x)[None]
+        begin = algorithm.round_start(start, start, x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not algorithm.may_upload(problem, ALONE, begin - x, x, tau, plan):
+                raise self._refused(
+                    f"the noise would not hide the rounding of points of the size "
+                    f"{np.abs(x).max():.3g} in round {tau}",
+                    last,
+                )
+            moves = algorithm.sensitivity(problem, ALONE, begin - x, tau, plan)
+        law = self._mechanism.name
+        scale = release_scale(float(moves[0]), float(plan.multipliers[0]), law)
+        g = problem.gradient(0, x)[None]
+        w, _ = algorithm.local_round(problem, ALONE, x, begin, g, tau)
+        return Entry(last.uploads + 1, tau, scale, release(w[0], scale, law))
+
+    def _check_point(self, x: ArrayLike) -> tuple[Array, np.dtype[Any]]:
+        point = check_point(x, self._problem.n_parameters)
+        return point.astype(np.float64), point.dtype
+
+    @staticmethod
+    def _repeat(entry: Entry, dtype: np.dtype[Any]) -> Upload:
+        with np.errstate(over="ignore"):  # to float32: the server refuses infinities
+            return Upload(entry.point.astype(dtype), entry.scale)
+
+    def _spent(self, uploads: int) -> Spent:
+        epsilon, total = (
+            float(self._mechanism.spent(self._plan.multipliers, np.array([count]))[0])
+            for count in (uploads, self.uploads)
+        )
+        return Spent(uploads, self.uploads, epsilon, total)
+
+    def _refused(self, why: str, last: Entry) -> UploadRefused:
+        return UploadRefused(
+            f"client {self.index} uploads nothing: {why} "
+            f"({last.uploads} of {self.uploads} uploads made)"
+        )

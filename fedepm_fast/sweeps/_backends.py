@@ -1,0 +1,274 @@
+"""Where the tasks of a sweep are executed: threads, processes, a Dask or a Ray cluster.
+
+Every backend takes tasks and gives futures; which one it is changes no result.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Event, Thread
+from time import sleep
+from typing import Any
+
+from .. import __version__
+from .._extras import require
+from .._validation import check_choice, check_int
+from ..store._record import Outcome, Task
+from ._cells import Cell
+from ._execute import execute_installed, execute_task, install, uninstall
+
+Outcomes = Future[list[Outcome]]
+
+
+class Backend:
+    """What every backend has.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        What the runs of the tasks refer to.
+    keep_x : bool
+        Keep the points of the histories.
+    jobs : int, optional
+        Workers at a time.
+    """
+
+    #: Seconds that a task should take: what starting one costs is small beside it.
+    target = 0.5
+
+    def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
+        self.cells, self.keep_x = cells, keep_x
+        self.jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
+        self.sweep = uuid.uuid4().hex
+
+    @property
+    def slots(self) -> int:
+        """Tasks to have submitted at a time, enough to keep all workers busy."""
+        return 2 * self.jobs
+
+    def submit(self, task: Task) -> Outcomes:
+        """Start a task."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise RuntimeError if there is nothing left that could do the tasks."""
+
+    def stop(self) -> None:
+        """Begin no further run."""
+
+    def close(self) -> None:
+        """Let go of the workers."""
+        raise NotImplementedError
+
+
+def cpus() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ThreadPool:
+    """Threads of this process.
+
+    They are daemons, unlike those of `concurrent.futures`: after Ctrl-C nothing waits for a
+    run that takes minutes.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self.tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        for _ in range(jobs):
+            Thread(target=self._work, name="fedepm-pool", daemon=True).start()
+
+    def _work(self) -> None:
+        while (given := self.tasks.get()) is not None:
+            future, task = given
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(task())
+            except BaseException as error:
+                future.set_exception(error)
+
+    def submit(self, task: Callable[[], Any]) -> Future[Any]:
+        """Start a task, as soon as a thread is free."""
+        future: Future[Any] = Future()
+        self.tasks.put((future, task))
+        return future
+
+    def close(self) -> None:
+        """End the threads that are idle, and the others after their tasks."""
+        for _ in range(self.jobs):
+            self.tasks.put(None)
+
+
+class Threads(Backend):
+    """Threads of this process."""
+
+    target = 0.1
+
+    def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
+        super().__init__(cells, keep_x, jobs)
+        self.stopped = Event()
+        self.pool = ThreadPool(self.jobs)
+
+    def submit(self, task: Task) -> Outcomes:
+        return self.pool.submit(lambda: execute_task(self.cells, task, self.keep_x, self.stopped))
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def close(self) -> None:
+        self.stop()
+        self.pool.close()
+
+
+class Processes(Backend):
+    """Processes of this machine, by joblib's loky: no ``__main__`` guard is needed."""
+
+    def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
+        super().__init__(cells, keep_x, jobs)
+        self.loky = require("joblib.externals.loky", "sweeps", "the backend 'processes'")
+        self._start()
+
+    def _start(self) -> None:
+        one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+        self.executor = self.loky.ProcessPoolExecutor(
+            self.jobs,
+            initializer=_start_worker,
+            initargs=(self.sweep, self.cells, os.getpid()),
+            env=one,
+        )
+
+    def submit(self, task: Task) -> Outcomes:
+        for _ in range(2):
+            try:
+                return self.executor.submit(
+                    execute_installed, self.sweep, __version__, task, self.keep_x
+                )
+            except self.loky.process_executor.BrokenProcessPool:  # a worker died: start anew
+                self.executor.shutdown(wait=True, kill_workers=True)
+                self._start()
+        raise RuntimeError("worker processes do not start")
+
+    def close(self) -> None:
+        self.executor.shutdown(wait=True, kill_workers=True)
+
+
+def _start_worker(sweep: str, cells: Sequence[Cell], parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the sweep's to answer
+    install(sweep, cells)
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once its parent has: after ``kill -9`` nobody else would."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os._exit(1)
+
+
+class Dask(Backend):
+    """A Dask cluster; a worker that dies has its tasks done by others."""
+
+    def __init__(
+        self, cells: Sequence[Cell], keep_x: bool, jobs: int | None, address: Any = None
+    ) -> None:
+        distributed: Any = require("distributed", "dask", "the backend 'dask'")
+        # A cluster of our own has its dashboard at any free port, not at one that may be taken.
+        own = {"dashboard_address": "127.0.0.1:0"} if address is None else {}
+        self.client = (
+            address
+            if isinstance(address, distributed.Client)
+            else distributed.Client(address, timeout=10, **own)
+        )
+        self.ours = self.client is not address
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        super().__init__(cells, keep_x, jobs or sum(w["nthreads"] for w in workers) or 1)
+
+        class Cells(distributed.WorkerPlugin):
+            """Ships the cells once to every worker, those that come later included."""
+
+            def __init__(self, sweep: str, cells: Sequence[Cell]) -> None:
+                self.name, self.cells = sweep, cells
+
+            def setup(self, worker: Any) -> None:
+                install(self.name, self.cells)
+
+            def teardown(self, worker: Any) -> None:
+                uninstall(self.name)
+
+        self.client.register_plugin(Cells(self.sweep, cells), name=self.sweep)
+        self.executor = self.client.get_executor(pure=False, retries=3)
+
+    def submit(self, task: Task) -> Outcomes:
+        return self.executor.submit(execute_installed, self.sweep, __version__, task, self.keep_x)
+
+    def check(self) -> None:
+        if self.client.status != "running":
+            raise RuntimeError("the connection to the Dask scheduler is lost")
+
+    def close(self) -> None:
+        if self.client.status == "running":
+            self.executor.shutdown(wait=False)
+            self.client.unregister_worker_plugin(self.sweep)
+        if self.ours:
+            self.client.close()
+
+
+class Ray(Backend):
+    """A Ray cluster: the one this process is connected to, the one at `address`, or a local
+    one."""
+
+    def __init__(
+        self, cells: Sequence[Cell], keep_x: bool, jobs: int | None, address: Any = None
+    ) -> None:
+        ray: Any = require("ray", "ray", "the backend 'ray'")
+        self.ours = not ray.is_initialized()
+        if self.ours:
+            ray.init(address, log_to_driver=False, include_dashboard=False, logging_level="error")
+        super().__init__(cells, keep_x, jobs or int(ray.cluster_resources().get("CPU", 1)))
+        self.ray = ray
+        self.shipped = ray.put(cells)
+        self.work = ray.remote(num_cpus=1, max_retries=3)(_execute_shipped)
+
+    def submit(self, task: Task) -> Outcomes:
+        return self.work.remote(self.shipped, self.sweep, __version__, task, self.keep_x).future()
+
+    def close(self) -> None:
+        if self.ours:
+            self.ray.shutdown()
+
+
+def _execute_shipped(
+    cells: Sequence[Cell], sweep: str, version: str, task: Task, keep_x: bool
+) -> list[Outcome]:
+    install(sweep, cells)
+    try:
+        return execute_installed(sweep, version, task, keep_x)
+    finally:
+        uninstall(sweep)
+
+
+BACKENDS: dict[str, Callable[..., Backend]] = {
+    "threads": Threads,
+    "processes": Processes,
+    "dask": Dask,
+    "ray": Ray,
+}
+
+
+def make_backend(
+    backend: Any, cells: Sequence[Cell], *, keep_x: bool, jobs: int | None, address: Any
+) -> Backend:
+    """The backend of that name, started."""
+    make = BACKENDS[check_choice("backend", backend, BACKENDS)]
+    if make in (Dask, Ray):
+        return make(cells, keep_x, jobs, address)
+    if address is not None:
+        raise ValueError(f"address is for the backends 'dask' and 'ray', got {address!r}")
+    return make(cells, keep_x, jobs)

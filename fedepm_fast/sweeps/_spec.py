@@ -1,0 +1,164 @@
+"""Specifications of sweeps, as TOML or as mappings."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from .._grid import as_axis, check_zips, combinations, is_axis
+from .._validation import check_choice
+from ..algorithms import ALGORITHMS, Algorithm
+from ..data import sources
+from ..objectives import Objective, as_objective
+from ..stopping import RULES, StoppingRule
+from . import Sweep
+from ._cells import Cell
+
+_OBJECTIVE = ("objective", "beta", "regularizer", "delta", "classes")
+_SETTINGS = ("stopping", "rounds", "max_rounds", "max_iterations", "engine")
+_TOP = ("data", "algorithm", "zip", "trials", "seed", *_OBJECTIVE, *_SETTINGS)
+
+
+def read_toml(path: str | os.PathLike[str], trials: int | Iterable[int] | None) -> Sweep:
+    """A sweep from a file; every error begins with its name."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8: {error}") from None
+    with _prefixed(f"{path},"):
+        try:
+            return read_dict(tomllib.loads(text), path.parent, trials)
+        except RecursionError:
+            raise ValueError("has values that are nested too deeply") from None
+
+
+def read_dict(
+    specification: Mapping[str, Any],
+    folder: Path | None = None,
+    trials: int | Iterable[int] | None = None,
+) -> Sweep:
+    """A sweep from tables; relative paths of data start from `folder`."""
+    top = dict(specification)
+    _check_keys(top, _TOP)
+    zips = check_zips(top.pop("zip", ()))
+    seed, number = top.pop("seed", 0), top.pop("trials", 1)
+    tables = {
+        "data": _tables("data", top.pop("data", {})),
+        "algorithm": _tables("algorithm", top.pop("algorithm", {})),
+    }
+    read = _Reader(folder or Path())
+    cells = [
+        cell
+        for data_name, data in tables["data"]
+        for algorithm_name, algorithm in tables["algorithm"]
+        for cell in _cells(top, data_name, data, algorithm_name, algorithm, zips, read)
+    ]
+    return Sweep.from_cells(cells, seed=seed, trials=number if trials is None else trials)
+
+
+def _cells(
+    top: dict[str, Any],
+    data_name: str,
+    data: dict[str, Any],
+    algorithm_name: str,
+    algorithm: dict[str, Any],
+    zips: list[tuple[str, ...]],
+    read: _Reader,
+) -> Iterator[Cell]:
+    with _prefixed(data_name):
+        for kind in as_axis("source", data.get("source", "adult")):
+            _check_keys(data, ("source", *sources.allowed_options(kind)), f" of {kind!r}")
+    with _prefixed(algorithm_name):
+        names = as_axis("name", algorithm.get("name", "fedepm"))
+        kinds = [ALGORITHMS[check_choice("name", name, ALGORITHMS)] for name in names]
+        for kind in kinds:
+            allowed = ("name", *(f.name for f in fields(kind)))
+            _check_keys(algorithm, allowed, f" of {kind.name!r}")
+    axes = {**top, **data, **algorithm}
+    # A group whose axes this pair of tables has none of is another pair's.
+    groups = [group for group in zips if any(is_axis(axes.get(name)) for name in group)]
+    with _prefixed(f"{data_name} with {algorithm_name}"):
+        chosen = list(combinations(axes, groups))
+    for values in chosen:
+        with _prefixed(algorithm_name):
+            made = _algorithm({name: values[name] for name in algorithm})
+        goal = _objective({name: values[name] for name in _OBJECTIVE if name in top})
+        with _prefixed(data_name):
+            source = read({name: values[name] for name in data}, goal)
+        settings = {name: values[name] for name in _SETTINGS if name in top}
+        if "stopping" in settings:
+            settings["stopping"] = _rule(settings["stopping"])
+        with _prefixed(f"{data_name} with {algorithm_name}"):
+            yield Cell(made, source, goal, **settings)
+
+
+def _algorithm(values: dict[str, Any]) -> Algorithm:
+    return ALGORITHMS[values.pop("name", "fedepm")](**values)
+
+
+def _objective(values: dict[str, Any]) -> Objective:
+    return as_objective(values.pop("objective", "logistic"), **values)
+
+
+def _rule(value: Any) -> StoppingRule:
+    """A rule by its name, or ``{rule = "released", tolerance = 1e-8}``."""
+    given = dict(value) if isinstance(value, Mapping) else {"rule": value}
+    kind = RULES[check_choice("stopping", given.pop("rule", None), RULES)]
+    _check_keys(given, [f.name for f in fields(kind)], f" of the stopping rule {kind.name!r}")
+    return kind(**given)
+
+
+class _Reader:
+    """Sources from options, each made once and each file read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: dict[str, sources.Source] = {}
+        self.tables: dict[str, sources.Table] = {}
+
+    def __call__(self, options: dict[str, Any], goal: Objective) -> sources.Source:
+        key = json.dumps([options, goal.name], default=str)
+        if key not in self.made:
+            self.made[key] = sources.from_options(options, loss=goal, read=self._read)
+        return self.made[key]
+
+    def _read(self, path: str, **options: Any) -> sources.Table:
+        key = json.dumps([path, options], default=str)
+        if key not in self.tables:
+            self.tables[key] = sources.read_table(self.folder / path, **options)
+        return self.tables[key]
+
+
+def _tables(name: str, given: Any) -> list[tuple[str, dict[str, Any]]]:
+    """One table, or several, each with what messages call it."""
+    if isinstance(given, Mapping):
+        return [(f"[{name}]", dict(given))]
+    if not isinstance(given, list) or not given or not all(isinstance(t, Mapping) for t in given):
+        raise TypeError(f"{name} must be a table [{name}], or several [[{name}]], got {given!r}")
+    return [(f"[[{name}]] {i}", dict(table)) for i, table in enumerate(given, 1)]
+
+
+def _check_keys(table: Mapping[str, Any], allowed: Iterable[str], of: str = "") -> None:
+    for key in table:
+        if key not in allowed:
+            raise ValueError(f"key {key!r} is unknown, those{of} are {', '.join(allowed)}")
+
+
+@contextmanager
+def _prefixed(where: str) -> Iterator[None]:
+    """Errors of the block begin with where they are."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        kinds = (FileNotFoundError, OSError, TypeError, ValueError)
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(f"{where} {error}") from None

@@ -1,0 +1,114 @@
+"""Operations on explicit vectors, for use in kernels and device functions.
+
+Vectors come from `load` (or `splat`, `iota`) and hold 64 bytes: 8 lanes of float64,
+int64 or uint64, 16 of float32, int32 or uint32. ``+ - *``, unary ``-`` and comparisons
+work on all of them, ``/`` on floats, ``& | ^ ~ << >>`` on integers; ``& | ^ ~`` on
+masks. In an operation with a vector a scalar is converted to the vector's element, so
+``0.5 * v`` stays float32 when ``v`` is. Comparisons give a mask; as in Python they are
+False for NaN, except ``!=``.
+
+`fma`, `minimum`, `maximum`, `absolute`, `sqrt`, `copysign`, `select`, `round_even`,
+`floor`, `to_bits` and `from_bits` take scalars too, so that one source can serve both.
+
+With ``NUMBA_DISABLE_JIT=1`` every name is its NumPy twin of `_simd_python`.
+"""
+
+from __future__ import annotations
+
+from ._arithmetic import (
+    absolute,
+    copysign,
+    floor,
+    fma,
+    from_bits,
+    maximum,
+    minimum,
+    narrow,
+    round_even,
+    scale_by_power,
+    sqrt,
+    to_bits,
+    to_float,
+    to_int,
+    widen,
+)
+from ._lanes import (
+    all_true,
+    any_true,
+    count_true,
+    horizontal_max,
+    horizontal_min,
+    horizontal_sum,
+    interleave,
+    load_transposed,
+    mask_bits,
+    select,
+    transpose,
+)
+from ._memory import (
+    first_lanes,
+    gather,
+    iota,
+    lane,
+    lanes,
+    load,
+    load_aligned,
+    load_as,
+    load_masked,
+    load_partial,
+    prefetch,
+    splat,
+    store,
+    store_aligned,
+    store_as,
+    store_masked,
+    store_partial,
+    with_lane,
+)
+
+__all__ = [
+    "absolute",
+    "all_true",
+    "any_true",
+    "copysign",
+    "count_true",
+    "first_lanes",
+    "floor",
+    "fma",
+    "from_bits",
+    "gather",
+    "horizontal_max",
+    "horizontal_min",
+    "horizontal_sum",
+    "interleave",
+    "iota",
+    "lane",
+    "lanes",
+    "load",
+    "load_aligned",
+    "load_as",
+    "load_masked",
+    "load_partial",
+    "load_transposed",
+    "mask_bits",
+    "maximum",
+    "minimum",
+    "narrow",
+    "prefetch",
+    "round_even",
+    "scale_by_power",
+    "select",
+    "splat",
+    "sqrt",
+    "store",
+    "store_aligned",
+    "store_as",
+    "store_masked",
+    "store_partial",
+    "to_bits",
+    "to_float",
+    "to_int",
+    "transpose",
+    "widen",
+    "with_lane",
+]

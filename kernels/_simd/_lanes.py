@@ -1,0 +1,248 @@
+"""Masks, and operations across the lanes of vectors; see `_simd`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.typing import signature
+
+from ._memory import address_of, lanes_constant, vector_of
+from ._types import (
+    MaskType,
+    VectorType,
+    call_intrinsic,
+    compare,
+    is_float,
+    llvm_vector,
+    operation,
+    pick_lanes,
+    splat,
+)
+
+_I32 = ir.IntType(32)
+
+
+# ---------------------------------------------------------------------------------
+# Masks
+# ---------------------------------------------------------------------------------
+
+
+@operation
+def select(typingctx: Any, mask: Any, a: Any, b: Any) -> Any:
+    """``select(mask, a, b)``: `a` where the mask holds, else `b`, bit for bit.
+
+    For a vector, `a` or `b` may be a scalar, converted to the other's element.
+    """
+    if isinstance(mask, MaskType):
+        vector = a if isinstance(a, VectorType) else b
+        if not isinstance(vector, VectorType) or vector.lanes != mask.lanes:
+            return None
+        scalars = [k for k in (a, b) if k != vector]
+        if not all(isinstance(k, (types.Integer, types.Float)) for k in scalars):
+            return None
+        kinds = [k if k == vector else vector.element for k in (a, b)]
+        result: Any = vector
+    elif mask == types.boolean and a == b:
+        kinds, result = [a, b], a
+    else:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        left, right = (
+            value if kind == result else splat(builder, value, result)
+            for kind, value in zip(kinds, args[1:], strict=True)
+        )
+        return builder.select(args[0], left, right)
+
+    return signature(result, mask, *kinds), codegen
+
+
+def _bits(builder: Any, mask: Any, value: Any) -> Any:
+    if not isinstance(mask, MaskType):
+        return value
+    return builder.bitcast(value, ir.IntType(mask.lanes))
+
+
+@operation
+def mask_bits(typingctx: Any, mask: Any) -> Any:
+    """``mask_bits(mask)``: an integer with bit i set where lane i holds."""
+    if not isinstance(mask, MaskType):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(_bits(builder, mask, args[0]), ir.IntType(64))
+
+    return signature(types.int64, mask), codegen
+
+
+@operation
+def count_true(typingctx: Any, mask: Any) -> Any:
+    """``count_true(mask)``: the number of lanes where the mask holds."""
+    if not isinstance(mask, MaskType):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bits = builder.zext(_bits(builder, mask, args[0]), ir.IntType(64))
+        return call_intrinsic(builder, "llvm.ctpop.i64", ir.IntType(64), [bits])
+
+    return signature(types.int64, mask), codegen
+
+
+@operation
+def any_true(typingctx: Any, mask: Any) -> Any:
+    """``any_true(mask)``: whether the mask holds in some lane; scalars as they are."""
+    if not isinstance(mask, (MaskType, types.Boolean)):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bits = _bits(builder, mask, args[0])
+        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+
+    return signature(types.boolean, mask), codegen
+
+
+@operation
+def all_true(typingctx: Any, mask: Any) -> Any:
+    """``all_true(mask)``: whether the mask holds in every lane; scalars as they are."""
+    if not isinstance(mask, (MaskType, types.Boolean)):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bits = _bits(builder, mask, args[0])
+        return builder.icmp_unsigned("==", bits, ir.Constant(bits.type, -1))
+
+    return signature(types.boolean, mask), codegen
+
+
+# ---------------------------------------------------------------------------------
+# Across lanes
+# ---------------------------------------------------------------------------------
+
+
+def _reduce(kind: Any, combine: Callable[..., Any]) -> Any:
+    if not isinstance(kind, VectorType):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value, width = args[0], kind.lanes
+        while width > 1:
+            width //= 2
+            value = combine(
+                builder,
+                pick_lanes(builder, value, 0, width),
+                pick_lanes(builder, value, width, width),
+            )
+        return builder.extract_element(value, ir.Constant(_I32, 0))
+
+    return signature(kind.element, kind), codegen
+
+
+@operation
+def horizontal_sum(typingctx: Any, a: Any) -> Any:
+    """``horizontal_sum(a)``: the sum of the lanes, the upper half onto the lower each time.
+
+    The order is the same on every machine.
+    """
+
+    def add(builder: Any, left: Any, right: Any) -> Any:
+        return (builder.fadd if is_float(a) else builder.add)(left, right)
+
+    return _reduce(a, add)
+
+
+def _reduce_extremum(symbol: str, a: Any) -> Any:
+    def pick(builder: Any, left: Any, right: Any) -> Any:
+        return builder.select(compare(builder, a, symbol, left, right), left, right)
+
+    return _reduce(a, pick)
+
+
+@operation
+def horizontal_min(typingctx: Any, a: Any) -> Any:
+    """``horizontal_min(a)``: by `minimum` of halves; unspecified if a lane is NaN."""
+    return _reduce_extremum("<", a)
+
+
+@operation
+def horizontal_max(typingctx: Any, a: Any) -> Any:
+    """``horizontal_max(a)``: by `maximum` of halves; unspecified if a lane is NaN."""
+    return _reduce_extremum(">", a)
+
+
+def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
+    """A square of vectors transposed: swap off-diagonal blocks of 1, 2, 4, ... lanes."""
+    count = len(rows)
+    block = 1
+    while block < count:
+        low = [i if not i & block else count + i - block for i in range(count)]
+        high = [i + block if not i & block else count + i for i in range(count)]
+        picks = [ir.Constant(ir.VectorType(_I32, count), p) for p in (low, high)]
+        swapped = list(rows)
+        for i in range(count):
+            if not i & block:
+                pair = rows[i], rows[i | block]
+                swapped[i], swapped[i | block] = (
+                    builder.shuffle_vector(*pair, pick) for pick in picks
+                )
+        rows = swapped
+        block *= 2
+    return rows
+
+
+@operation
+def transpose(typingctx: Any, rows: Any) -> Any:
+    """``transpose(rows)``: a tuple of as many vectors as lanes, transposed."""
+    if not isinstance(rows, types.UniTuple) or not isinstance(rows.dtype, VectorType):
+        return None
+    if rows.count != rows.dtype.lanes:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        columns = _transpose(builder, cgutils.unpack_tuple(builder, args[0]))
+        return context.make_tuple(builder, rows, columns)
+
+    return signature(rows, rows), codegen
+
+
+@operation
+def interleave(typingctx: Any, a: Any, b: Any) -> Any:
+    """``interleave(a, b)``: the lanes a0, b0, a1, b1, ... as two vectors."""
+    if not isinstance(a, VectorType) or a != b:
+        return None
+    both = types.UniTuple(a, 2)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        order = [lane + side * a.lanes for lane in range(a.lanes) for side in range(2)]
+        halves = order[: a.lanes], order[a.lanes :]
+        picks = (ir.Constant(ir.VectorType(_I32, a.lanes), half) for half in halves)
+        mixed = [builder.shuffle_vector(*args, pick) for pick in picks]
+        return context.make_tuple(builder, both, mixed)
+
+    return signature(both, a, b), codegen
+
+
+@operation
+def load_transposed(typingctx: Any, array: Any, index: Any, stride: Any) -> Any:
+    """``load_transposed(array, i, stride)``: a square block of an array, column by column.
+
+    Row r of the block starts at flat index ``i + r * stride``; the result is a tuple
+    whose element c holds column c of all rows (8 x 8 in float64, 16 x 16 in float32).
+    """
+    vector = vector_of(array)
+    if vector is None:
+        return None
+    columns = types.UniTuple(vector, vector.lanes)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        where, rows = args[1], []
+        for _ in range(vector.lanes):
+            address = address_of(context, builder, array, args[0], where, lanes_constant(vector))
+            pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
+            rows.append(builder.load(pointer, align=vector.element.bitwidth // 8))
+            where = builder.add(where, args[2])
+        return context.make_tuple(builder, columns, _transpose(builder, rows))
+
+    return signature(columns, array, types.intp, types.intp), codegen

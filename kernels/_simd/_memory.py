@@ -1,0 +1,392 @@
+"""Vectors from and to arrays, and from scalars; see `_simd`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.typing import signature
+
+from ._types import (
+    VECTORS,
+    MaskType,
+    VectorType,
+    call_intrinsic,
+    is_int,
+    llvm_vector,
+    operation,
+    suffix,
+)
+from ._types import splat as splat_value
+
+_I32 = ir.IntType(32)
+
+
+def vector_of(array: Any, *, writable: bool = False) -> VectorType | None:
+    """The vector type that a C-contiguous array holds, if there is one."""
+    if not isinstance(array, types.Array) or array.layout != "C" or array.dtype not in VECTORS:
+        return None
+    return None if writable and not array.mutable else VECTORS[array.dtype]
+
+
+def address_of(
+    context: Any, builder: Any, kind: Any, array: Any, index: Any, count: Any = None
+) -> Any:
+    """The address of element `index`, counted flat, of a C-contiguous array.
+
+    With bounds checking on, `count` elements from there must lie within the array.
+    """
+    view = context.make_array(kind)(context, builder, array)
+    if context.enable_boundscheck and count is not None:
+        end = builder.add(index, count)
+        inside = builder.and_(
+            builder.icmp_signed(">=", index, ir.Constant(index.type, 0)),
+            builder.icmp_signed("<=", end, view.nitems),
+        )
+        with builder.if_then(builder.not_(inside), likely=False):
+            context.call_conv.return_user_exc(
+                builder, IndexError, ("vector access beyond the array",)
+            )
+    return builder.gep(view.data, [index])
+
+
+def lanes_constant(kind: VectorType) -> ir.Constant:
+    """The number of lanes as a 64-bit integer."""
+    return ir.Constant(ir.IntType(64), kind.lanes)
+
+
+def _load(typingctx: Any, array: Any, index: Any, align: int) -> Any:
+    vector = vector_of(array)
+    if vector is None or not isinstance(index, types.Integer):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        count = lanes_constant(vector)
+        address = address_of(context, builder, array, args[0], args[1], count)
+        pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
+        return builder.load(pointer, align=align or vector.element.bitwidth // 8)
+
+    return signature(vector, array, types.intp), codegen
+
+
+def _store(typingctx: Any, array: Any, index: Any, value: Any, align: int) -> Any:
+    vector = vector_of(array, writable=True)
+    if vector is None or value != vector or not isinstance(index, types.Integer):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        count = lanes_constant(vector)
+        address = address_of(context, builder, array, args[0], args[1], count)
+        pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
+        builder.store(args[2], pointer, align=align or vector.element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp, vector), codegen
+
+
+@operation
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """``load(array, i)``: the vector at flat index `i` of a C-contiguous array."""
+    return _load(typingctx, array, index, 0)
+
+
+@operation
+def load_as(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """``load_as(array, i, like)``: as many numbers as a vector of the array `like` holds.
+
+    They are converted to it: float64 from float32, which is exact, or either from itself.
+    """
+    given, vector = vector_of(array), vector_of(like)
+    if vector is None or not isinstance(index, types.Integer):
+        return None
+    if given == vector:
+        same = _load(typingctx, array, index, 0)
+        return signature(vector, array, types.intp, like), same[1]
+    if given != VECTORS[types.float32] or vector != VECTORS[types.float64]:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        count = lanes_constant(vector)
+        address = address_of(context, builder, array, args[0], args[1], count)
+        half = ir.VectorType(ir.FloatType(), vector.lanes)
+        numbers = builder.load(builder.bitcast(address, half.as_pointer()), align=4)
+        return builder.fpext(numbers, llvm_vector(vector))
+
+    return signature(vector, array, types.intp, like), codegen
+
+
+@operation
+def store_as(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """``store_as(array, i, v)``: `store`, rounding float64 to the float32 of an array."""
+    given = vector_of(array, writable=True)
+    if given == value:
+        return _store(typingctx, array, index, value, 0)
+    if given != VECTORS[types.float32] or value != VECTORS[types.float64]:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        count = lanes_constant(value)
+        address = address_of(context, builder, array, args[0], args[1], count)
+        half = ir.VectorType(ir.FloatType(), value.lanes)
+        pointer = builder.bitcast(address, half.as_pointer())
+        builder.store(builder.fptrunc(args[2], half), pointer, align=4)
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp, value), codegen
+
+
+@operation
+def load_aligned(typingctx: Any, array: Any, index: Any) -> Any:
+    """Like `load` from an address that is a multiple of 64 (else undefined)."""
+    return _load(typingctx, array, index, 64)
+
+
+@operation
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """``store(array, i, v)``: write `v` at flat index `i` of a C-contiguous array."""
+    return _store(typingctx, array, index, value, 0)
+
+
+@operation
+def store_aligned(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Like `store` to an address that is a multiple of 64 (else undefined)."""
+    return _store(typingctx, array, index, value, 64)
+
+
+def _masked_load(builder: Any, vector: Any, address: Any, mask: Any, fill: Any) -> Any:
+    result = llvm_vector(vector)
+    pointer = builder.bitcast(address, result.as_pointer())
+    align = ir.Constant(_I32, vector.element.bitwidth // 8)
+    name = f"llvm.masked.load.{suffix(vector)}.p0"
+    return call_intrinsic(builder, name, result, [pointer, align, mask, fill])
+
+
+def _masked_store(builder: Any, vector: Any, address: Any, mask: Any, value: Any) -> None:
+    pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
+    align = ir.Constant(_I32, vector.element.bitwidth // 8)
+    name = f"llvm.masked.store.{suffix(vector)}.p0"
+    call_intrinsic(builder, name, ir.VoidType(), [value, pointer, align, mask])
+
+
+def _clamped(builder: Any, vector: Any, count: Any) -> Any:
+    """`count`, at least 0 and at most the number of lanes."""
+    limit = ir.Constant(count.type, vector.lanes)
+    count = builder.select(builder.icmp_signed("<", count, limit), count, limit)
+    zero = ir.Constant(count.type, 0)
+    return builder.select(builder.icmp_signed(">", count, zero), count, zero)
+
+
+def _first_lanes(builder: Any, vector: Any, count: Any) -> Any:
+    """The mask of the lanes below `count`, a 64-bit integer."""
+    narrow = ir.VectorType(_I32, vector.lanes)
+    numbers = ir.Constant(narrow, list(range(vector.lanes)))
+    few = builder.trunc(_clamped(builder, vector, count), _I32)
+    one = builder.insert_element(ir.Constant(narrow, ir.Undefined), few, ir.Constant(_I32, 0))
+    every = builder.shuffle_vector(
+        one, ir.Constant(narrow, ir.Undefined), ir.Constant(narrow, None)
+    )
+    return builder.icmp_signed("<", numbers, every)
+
+
+@operation
+def load_partial(typingctx: Any, array: Any, index: Any, count: Any, fill: Any) -> Any:
+    """``load_partial(array, i, count, fill)``: `load` of the first `count` lanes.
+
+    Memory beyond them is not touched; the other lanes hold the scalar `fill`.
+    """
+    vector = vector_of(array)
+    if vector is None or not isinstance(fill, (types.Integer, types.Float)):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        some = _clamped(builder, vector, args[2])
+        address = address_of(context, builder, array, args[0], args[1], some)
+        mask = _first_lanes(builder, vector, args[2])
+        return _masked_load(builder, vector, address, mask, splat_value(builder, args[3], vector))
+
+    return signature(vector, array, types.intp, types.intp, vector.element), codegen
+
+
+@operation
+def store_partial(typingctx: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
+    """``store_partial(array, i, v, count)``: `store` of the first `count` lanes."""
+    vector = vector_of(array, writable=True)
+    if vector is None or value != vector:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        some = _clamped(builder, vector, args[3])
+        address = address_of(context, builder, array, args[0], args[1], some)
+        mask = _first_lanes(builder, vector, args[3])
+        _masked_store(builder, vector, address, mask, args[2])
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp, vector, types.intp), codegen
+
+
+@operation
+def load_masked(typingctx: Any, array: Any, index: Any, mask: Any, other: Any) -> Any:
+    """``load_masked(array, i, mask, fill)``: `load` of the masked lanes, else scalar `fill`."""
+    vector = vector_of(array)
+    if vector is None or mask != MaskType(vector.lanes):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = address_of(context, builder, array, args[0], args[1])
+        return _masked_load(
+            builder, vector, address, args[2], splat_value(builder, args[3], vector)
+        )
+
+    return signature(vector, array, types.intp, mask, vector.element), codegen
+
+
+@operation
+def store_masked(typingctx: Any, array: Any, index: Any, value: Any, mask: Any) -> Any:
+    """``store_masked(array, i, v, mask)``: `store` of the masked lanes; others stay."""
+    vector = vector_of(array, writable=True)
+    if vector is None or value != vector or mask != MaskType(vector.lanes):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = address_of(context, builder, array, args[0], args[1])
+        _masked_store(builder, vector, address, args[3], args[2])
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp, vector, mask), codegen
+
+
+@operation
+def gather(typingctx: Any, array: Any, index: Any) -> Any:
+    """``gather(array, indices)``: elements at the flat indices in an integer vector.
+
+    Scalar loads, which are no slower than the gather instruction on most processors;
+    `indices` must have the lanes of the result (int64 for float64, int32 for float32).
+    """
+    vector = vector_of(array)
+    if vector is None or not is_int(index) or index.lanes != vector.lanes:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        result: ir.Value = ir.Constant(llvm_vector(vector), ir.Undefined)
+        extend = builder.sext if index.element.signed else builder.zext
+        for lane in range(vector.lanes):
+            number = ir.Constant(_I32, lane)
+            where = builder.extract_element(args[1], number)
+            if index.element.bitwidth < 64:
+                where = extend(where, ir.IntType(64))
+            one = ir.Constant(ir.IntType(64), 1)
+            address = address_of(context, builder, array, args[0], where, one)
+            result = builder.insert_element(result, builder.load(address), number)
+        return result
+
+    return signature(vector, array, index), codegen
+
+
+@operation
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """``prefetch(array, i)``: ask for the cache line of flat index `i`, in or out of bounds."""
+    if vector_of(array) is None:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = builder.bitcast(
+            address_of(context, builder, array, *args), ir.IntType(8).as_pointer()
+        )
+        hints = [ir.Constant(_I32, hint) for hint in (0, 3, 1)]  # read, keep close, data
+        call_intrinsic(builder, "llvm.prefetch.p0", ir.VoidType(), [address, *hints])
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp), codegen
+
+
+# ---------------------------------------------------------------------------------
+# Making vectors, and reaching their lanes
+# ---------------------------------------------------------------------------------
+
+
+def _vector_like(like: Any) -> VectorType | None:
+    if isinstance(like, VectorType):
+        return like
+    if isinstance(like, types.Array):
+        return VECTORS.get(like.dtype)
+    return VECTORS.get(types.unliteral(like))
+
+
+@operation
+def splat(typingctx: Any, like: Any, value: Any) -> Any:
+    """``splat(like, x)``: the scalar `x` in each lane, converted to the element of `like`.
+
+    `like` is a vector, an array or a scalar; only its type counts.
+    """
+    vector = _vector_like(like)
+    if vector is None or not isinstance(value, (types.Integer, types.Float, types.Boolean)):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return splat_value(builder, args[1], vector)
+
+    return signature(vector, like, vector.element), codegen
+
+
+@operation
+def lanes(typingctx: Any, like: Any) -> Any:
+    """``lanes(like)``: 8 or 16, a constant; `like` as for `splat`."""
+    vector = _vector_like(like)
+    if vector is None:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, vector.lanes)
+
+    return signature(types.intp, like), codegen
+
+
+@operation
+def iota(typingctx: Any, like: Any) -> Any:
+    """``iota(like)``: 0, 1, 2, ... in the lanes; `like` as for `splat`."""
+    vector = _vector_like(like)
+    if vector is None:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return ir.Constant(llvm_vector(vector), list(range(vector.lanes)))
+
+    return signature(vector, like), codegen
+
+
+@operation
+def lane(typingctx: Any, value: Any, index: Any) -> Any:
+    """``lane(v, i)``: the value in lane `i`."""
+    if not isinstance(value, VectorType):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.extract_element(args[0], builder.trunc(args[1], _I32))
+
+    return signature(value.element, value, types.intp), codegen
+
+
+@operation
+def with_lane(typingctx: Any, value: Any, index: Any, scalar: Any) -> Any:
+    """``with_lane(v, i, x)``: `v` with lane `i` replaced by `x`."""
+    if not isinstance(value, VectorType):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.insert_element(args[0], args[2], builder.trunc(args[1], _I32))
+
+    return signature(value, value, types.intp, value.element), codegen
+
+
+@operation
+def first_lanes(typingctx: Any, like: Any, count: Any) -> Any:
+    """``first_lanes(like, count)``: the mask of the lanes below `count`."""
+    vector = _vector_like(like)
+    if vector is None or not isinstance(count, types.Integer):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _first_lanes(builder, vector, args[1])
+
+    return signature(MaskType(vector.lanes), like, types.intp), codegen

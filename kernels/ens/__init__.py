@@ -1,0 +1,342 @@
+"""ENS, the elastic-net solver: ``argmin_w sum_i p_i * phi(z_i - w)`` per coordinate.
+
+With phi(v) = lam*|v| + eta/2*v^2, c = lam/eta, z(1) >= ... >= z(m), S_s the weight of the s
+largest, P = S_m and u_s = mean + c*(2*S_s/P - 1), the solution is the median of the 2m+1
+numbers z_1..z_m, u_0..u_m. c = 0 gives the mean, a large c a median, always exact on ties.
+
+`ens` is for Python. Inside other compiled code call `ens_columns` (or `ens_rows`), which write
+to arrays they are given, allocate nothing and need no Python::
+
+    ens_columns(z, c, weights, total, smallest, first, last, out, buffer)
+
+solves groups first..last-1 of `group_size(z)` coordinates of z (m, n), C-contiguous, with n at
+least one group; `weights` is None or an array of z's dtype, `total` and `smallest` are their sum
+and minimum (m and 1.0 without), `buffer` comes from `ens_buffer(z, m)`. It returns whether
+every mean was finite, which no NaN or infinity in z escapes. ::
+
+    ens_serial(z, c, weights, total, smallest, transposed, out, memory)
+
+solves all n coordinates, however few; `memory` is any array of (m + 1) * group_size(z) numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import _boundary as boundary
+from .._jit import device, kernel, parallel_kernel, warms
+from .._jit import threads as thread_count
+from .._simd import absolute, all_true, lanes, prefetch, splat, store, store_partial
+from ._network import LARGEST, network_ens
+from ._select import copy_narrow, copy_transposed, solve, statistics
+
+#: Work (numbers read) below which threads cost more than they bring.
+PARALLEL_FROM = 400_000
+#: Groups ahead of the present one whose cache lines are asked for: with few clients a group is
+#: soon done, with many it is long in the caches.
+AHEAD_FEW, AHEAD_MANY, MANY = 3, 2, 256
+AHEAD_NETWORK = 16
+#: By item size: the largest c that the kernels take, so that no u overflows.
+LARGEST_C = {4: float(np.finfo(np.float32).max) / 4, 8: float(np.finfo(np.float64).max) / 4}
+
+
+@device
+def ens_buffer(z, m):
+    """Working memory of one thread for m clients, aligned to cache lines."""
+    width = lanes(z)
+    return _aligned(np.empty((m + 1) * width, z.dtype), m * width)
+
+
+@device
+def _aligned(memory, size):
+    """The part of `memory` that begins at a cache line."""
+    start = (-memory.ctypes.data % 64) // memory.itemsize
+    return memory[start : start + size]
+
+
+@kernel
+def group_size(z):
+    """Coordinates that are solved together: 8 in float64, 16 in float32."""
+    return lanes(z)
+
+
+@device
+def _columns(z, c, weights, total, smallest, first, last, out, buffer):
+    m, n = z.shape
+    width = lanes(z)
+    finite = True
+    for group in range(first, last):
+        # The last group overlaps the one before, rather than being a case of its own.
+        j = min(group * width, n - width)
+        mean, deviation = statistics(z, j, n, m, weights, total, buffer)
+        finite &= all_true(absolute(mean) < splat(mean, np.inf))
+        ahead = min((group + (AHEAD_FEW if m < MANY else AHEAD_MANY)) * width, n - width)
+        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, ahead, n)
+        store(out, j, w)
+    return finite
+
+
+@device
+def _rows(z, c, weights, total, smallest, first, last, out, buffer):
+    n, m = z.shape
+    width = lanes(z)
+    finite = True
+    for group in range(first, last):
+        j = min(group * width, n - width)
+        if m >= width:
+            copy_transposed(z, j, m, buffer)
+        else:
+            for i in range(m):
+                for r in range(width):
+                    buffer[i * width + r] = z[j + r, i]
+        mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
+        finite &= all_true(absolute(mean) < splat(mean, np.inf))
+        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, None, 0, 0)
+        store(out, j, w)
+    return finite
+
+
+ens_columns = kernel(_columns.py_func if hasattr(_columns, "py_func") else _columns)
+ens_rows = kernel(_rows.py_func if hasattr(_rows, "py_func") else _rows)
+
+
+@kernel
+def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
+    """See the module."""
+    n = out.size
+    width = lanes(z)
+    m = z.size // n
+    buffer = _aligned(memory, m * width)
+    if n < width:
+        return _narrow(z, c, weights, total, smallest, transposed, out, buffer)
+    groups = (n + width - 1) // width
+    if transposed:
+        return _rows(z, c, weights, total, smallest, 0, groups, out, buffer)
+    return _columns(z, c, weights, total, smallest, 0, groups, out, buffer)
+
+
+@device
+def _narrow(z, c, weights, total, smallest, transposed, out, buffer):
+    """Fewer coordinates than lanes: the other lanes hold zeros."""
+    n = out.size
+    width = lanes(z)
+    m = z.size // n
+    if transposed:
+        for i in range(m):
+            for r in range(width):
+                buffer[i * width + r] = z[r, i] if r < n else 0.0
+    else:
+        copy_narrow(z, n, m, buffer)
+    mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
+    w = solve(buffer, m, weights, total, smallest, c, mean, deviation, None, 0, 0)
+    store_partial(out, 0, w, n)
+    return all_true(absolute(mean) < splat(mean, np.inf))
+
+
+@parallel_kernel
+def _parallel(z, c, weights, total, smallest, transposed, blocks, out):
+    n = out.size
+    width = lanes(z)
+    m = z.size // n
+    groups = (n + width - 1) // width
+    finite = np.ones(blocks, np.bool_)
+    for block in numba.prange(blocks):
+        first, last = block * groups // blocks, (block + 1) * groups // blocks
+        finite[block] = _block(z, c, weights, total, smallest, transposed, first, last, out, m)
+    return finite.all()
+
+
+@device
+def _block(z, c, weights, total, smallest, transposed, first, last, out, m):
+    buffer = ens_buffer(z, m)
+    if transposed:
+        return _rows(z, c, weights, total, smallest, first, last, out, buffer)
+    return _columns(z, c, weights, total, smallest, first, last, out, buffer)
+
+
+def _make_network(m: int) -> tuple[Any, Any]:
+    """Serial and parallel kernels for exactly m clients of equal weight, m small."""
+    rows = (0,) * m
+
+    @device
+    def groups_of(z, c, first, last, out):
+        n = out.size
+        width = lanes(z)
+        finite = True
+        for group in range(first, last):
+            j = min(group * width, n - width)
+            for i in range(m):
+                prefetch(z, i * n + j + AHEAD_NETWORK * width)
+            w = network_ens(z, j, n, rows, c / m)
+            finite &= all_true(absolute(w) < splat(w, np.inf))
+            store(out, j, w)
+        return finite
+
+    @kernel
+    def network_serial(z, c, out):
+        width = lanes(z)
+        return groups_of(z, c, 0, (out.size + width - 1) // width, out)
+
+    @parallel_kernel
+    def network_parallel(z, c, blocks, out):
+        width = lanes(z)
+        groups = (out.size + width - 1) // width
+        finite = np.ones(blocks, np.bool_)
+        for block in numba.prange(blocks):
+            first, last = block * groups // blocks, (block + 1) * groups // blocks
+            finite[block] = groups_of(z, c, first, last, out)
+        return finite.all()
+
+    return network_serial, network_parallel
+
+
+_networks: dict[int, tuple[Any, Any]] = {}
+
+
+def ens(
+    z: ArrayLike,
+    c: float,
+    *,
+    axis: int = 0,
+    weights: ArrayLike | None = None,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+) -> NDArray[Any]:
+    """The elastic-net solver: ``argmin_w sum_i p_i * phi(z_i - w)`` per coordinate, exactly.
+
+    Parameters
+    ----------
+    z : array_like of shape (m, n), or (n, m) with ``axis=1``
+        One number per client and coordinate, float64 or float32 (integers and booleans become
+        float64). Not copied where it is C-contiguous.
+    c : float
+        ``lam / eta``, at least 0: 0 gives the mean, a large c a median.
+    axis : {0, 1}
+        The axis of the clients.
+    weights : array_like of shape (m,), optional
+        Positive weights of the clients; equal by default.
+    out : ndarray of shape (n,), optional
+        Where to write, of the dtype of `z`.
+    threads : int, optional
+        The most to use, 1 by default: never more than Numba has, and one where few
+        coordinates, or a fork of a process that used Numba's threads, leave no use for more.
+        The result has the same bits for any number.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        `out`, or a new array of the dtype of `z`. A zero is +0.0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument; also if there is a NaN or an infinity in `z`.
+    """
+    z = boundary.as_floats("z", z, ndim=2)
+    if axis not in (0, 1):
+        raise ValueError(f"axis must be 0 or 1, got {axis!r}")
+    m, n = z.shape if axis == 0 else z.shape[::-1]
+    if m == 0:
+        raise ValueError(f"z must hold at least one client, got shape {z.shape}")
+    c = boundary.real("c", c, low=0.0)
+    count = 1 if threads is None else boundary.thread_count(threads)
+    if weights is not None:
+        weights = boundary.positive_weights(weights, m)
+        weights /= weights.max()
+        weights = None if weights.min() == 1.0 else weights
+    out = boundary.output("out", out, (n,), z.dtype, z)
+    if n == 0:
+        return out
+    largest = LARGEST_C[z.itemsize]
+    if weights is not None and z.dtype == np.float32:
+        # Sums of weights must tell neighbouring ranks apart, which float32 cannot.
+        _weighted_single(z, c, axis, weights, out, count)
+    elif not _run(z, c if c < largest else largest, axis, weights, out, count) or c > largest:
+        boundary.check_finite("z", z)
+        _rescaled(z, c, axis, weights, out)
+    return out
+
+
+def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> bool:
+    """Solve every coordinate; False if some mean is not finite."""
+    n = len(out)
+    m = z.size // n
+    width = 64 // z.itemsize
+    parallel = count > 1 and z.size >= PARALLEL_FROM and n >= 2 * width
+    # Blocks of the same boundaries whatever the number of threads; a few for each.
+    blocks = min(4 * count, n // width)
+    if m <= LARGEST and axis == 0 and weights is None and n >= width:
+        if m not in _networks:
+            _networks[m] = _make_network(m)
+        serial, shared = _networks[m]
+        if not parallel:
+            return bool(serial(z, c, out))
+        with thread_count(count):
+            return bool(shared(z, c, blocks, out))
+    total, smallest = float(m), 1.0
+    if weights is not None:
+        total, smallest = float(weights.sum()), float(weights.min())
+    if not parallel:
+        memory = np.empty((m + 1) * width, z.dtype)
+        return bool(ens_serial(z, c, weights, total, smallest, axis == 1, out, memory))
+    with thread_count(count):
+        return bool(_parallel(z, c, weights, total, smallest, axis == 1, blocks, out))
+
+
+def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:
+    step = max(1, (1 << 22) // len(weights))
+    for start in range(0, len(out), step):
+        columns = slice(start, start + step)
+        part = (z[:, columns] if axis == 0 else z[columns]).astype(np.float64)
+        try:
+            out[columns] = ens(part, c, axis=axis, weights=weights, threads=count)
+        except ValueError:
+            boundary.check_finite("z", z)  # says where in all of z
+            raise
+
+
+def overflow_scale(m: int) -> float:
+    """A power of two by which m numbers of any size can be added and told apart."""
+    return 2.0 ** -(m.bit_length() + 6)
+
+
+def c_matters(m: int, weights: Any) -> float:
+    """The share of c from which on data are so large that a larger c has another solution.
+
+    Halves of the weight differ by one client's at least, or by the rounding of their sum.
+    """
+    return 1.0 / (8 * m) if weights is None else 2.0**-60
+
+
+def _rescaled(z: Any, c: float, axis: int, weights: Any, out: Any) -> None:
+    """Coordinates that overflow though their numbers do not: by a power of two less.
+
+    In sums, or since c is larger than the kernels take and their numbers about as large.
+    """
+    m, largest = z.shape[axis], LARGEST_C[z.itemsize]
+    wrong = ~np.isfinite(out)
+    if c > largest:
+        most = np.maximum(z.max(axis=axis), -z.min(axis=axis))
+        wrong |= most > largest * c_matters(m, weights)
+    columns = np.flatnonzero(wrong)
+    if columns.size == 0:
+        return
+    part = z[:, columns] if axis == 0 else z[columns]
+    scale = z.dtype.type(overflow_scale(m))
+    small = np.empty(len(columns), z.dtype)
+    c = min(c * float(scale), largest)
+    _run(np.ascontiguousarray(part * scale), c, axis, weights, small, 1)
+    out[columns] = small / scale
+
+
+@warms
+def _warm() -> None:
+    for dtype in (np.float64, np.float32):
+        z = np.zeros((LARGEST + 1, 16), dtype)
+        ens(z, 1.0)
+        ens(z, 1.0, axis=1)
+    ens(np.zeros((LARGEST + 1, 16)), 1.0, weights=np.arange(1.0, LARGEST + 2))

@@ -1,0 +1,329 @@
+"""Clients' objectives and gradients, for linear models.
+
+::
+
+    f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2
+
+with the losses of logistic regression, least squares, Huber, the squared hinge, and, with a
+margin for each class, multinomial logistic regression; `pack` has their formulas, and
+`scalar_loss` makes others of two functions of your own.
+`pack` arranges the rows of all clients once, for one loss; `values`, `gradients` and
+`values_and_gradients` evaluate them, at one point or at a point for each client.
+`client_kernel` gives the compiled function of one client for use in compiled code.
+
+Results do not depend on the number of threads or on which clients are asked for together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._boundary import (
+    as_floats,
+    as_integers,
+    cast,
+    check_finite,
+    check_shape,
+    output,
+    thread_count,
+)
+from .._jit import threads as in_threads
+from .._jit import warms
+from ._client_rows import (
+    ClientRows,
+    DenseRows,
+    NarrowTable,
+    PackedRows,
+    SparseRows,
+    aligned,
+    read_only,
+)
+from ._clients import ClientKernels, client_kernels
+from ._own_loss import OwnLoss, scalar_loss
+from ._packed import narrow_table, pack
+from ._pointwise import POINTWISE, pointwise
+
+__all__ = [
+    "ClientRows",
+    "DenseRows",
+    "NarrowTable",
+    "OwnLoss",
+    "PackedRows",
+    "SparseRows",
+    "client_kernel",
+    "gradients",
+    "narrow_table",
+    "pack",
+    "scalar_loss",
+    "values",
+    "values_and_gradients",
+    "workspace",
+]
+
+#: Stored numbers below which one thread is faster than waking others.
+_PARALLEL_FROM = 1 << 21
+#: Powers of two, by item size, that quadratic losses are scaled down by where sums overflow, and
+#: where products do whose sums do not.
+_POWERS = {4: (16, 56), 8: (64, 500)}
+
+
+def client_kernel(rows: ClientRows) -> Any:
+    """The compiled function of one client's objective, for use in compiled code.
+
+    Parameters
+    ----------
+    rows : ClientRows
+
+    Returns
+    -------
+    callable
+        ``value = f(arrays, i, w, reg, want, gradient, work)``: the objective of client `i` at
+        `w`, shape (n,), and, if `want`, its gradient, written to `gradient`, shape (n,), where
+        n is ``rows.n_parameters``.
+        `arrays` is ``rows.arrays``; `reg` a scalar; `work` is from `workspace`. All
+        floating-point arguments have the dtype of `rows`. `gradient` must not overlap `w`.
+        Nothing is checked.
+    """
+    _check_rows(rows)
+    return client_kernels(rows.layout, rows.loss).client
+
+
+def objective_device(rows: ClientRows) -> Any:
+    """What `client_kernel` gives, to be compiled into what calls it."""
+    _check_rows(rows)
+    return client_kernels(rows.layout, rows.loss).objective
+
+
+def workspace(rows: ClientRows) -> NDArray[Any]:
+    """Scratch for `client_kernel`, to be used by one thread at a time."""
+    _check_rows(rows)
+    return aligned((rows.work_size,), rows.dtype)
+
+
+def values(
+    rows: ClientRows,
+    x: ArrayLike,
+    *,
+    clients: ArrayLike | None = None,
+    reg: ArrayLike | None = None,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+) -> NDArray[Any]:
+    """f_i of the clients, shape (len(clients),); see `values_and_gradients`."""
+    return _evaluate(rows, x, clients, reg, out, None, threads, want=False)[0]
+
+
+def gradients(
+    rows: ClientRows,
+    x: ArrayLike,
+    *,
+    clients: ArrayLike | None = None,
+    reg: ArrayLike | None = None,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+) -> NDArray[Any]:
+    """Gradients of the clients' f_i, shape (len(clients), n); see `values_and_gradients`."""
+    return _evaluate(rows, x, clients, reg, None, out, threads, want=True)[1]
+
+
+def values_and_gradients(
+    rows: ClientRows,
+    x: ArrayLike,
+    *,
+    clients: ArrayLike | None = None,
+    reg: ArrayLike | None = None,
+    out: tuple[NDArray[Any] | None, NDArray[Any] | None] | None = None,
+    threads: int | None = None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """f_i and its gradient for the clients, in one pass over their rows.
+
+    Parameters
+    ----------
+    rows : ClientRows
+        From `pack`.
+    x : array_like, shape (n,) or (m, n)
+        One point for all clients, or a point for each; with `clients`, too, row i is the
+        point of client i. Of the dtype of `rows`; n is ``rows.n_parameters``.
+    clients : array_like of int, optional
+        The clients asked for, in any order; all by default.
+    reg : array_like, shape () or (m,), optional
+        Weight of the regulariser, or that of each client; 0 by default.
+    out : tuple of two ndarrays, optional
+        Where to write the results. They must not overlap `x`.
+    threads : int, optional
+        As of `ens.ens`; small problems use one whatever is asked.
+
+    Returns
+    -------
+    values : ndarray, shape (len(clients),)
+        Of the dtype of `rows`.
+    gradients : ndarray, shape (len(clients), n)
+
+    Raises
+    ------
+    TypeError
+        If an argument has another dtype.
+    ValueError
+        If an argument has another shape, is NaN or infinite, or a client is out of range.
+
+    Notes
+    -----
+    For least squares and the Huber loss nothing overflows before the result itself does. Of the
+    other losses the sum over a client's rows must be finite, and with `reg` so must ``|w|^2``; a
+    value or a gradient that overflows is inf or NaN. Sums over rows go by blocks, which keeps
+    float32 accurate for any number of rows.
+    """
+    first, second = (None, None) if out is None else out
+    return _evaluate(rows, x, clients, reg, first, second, threads, want=True)
+
+
+def _evaluate(
+    rows: ClientRows,
+    x: ArrayLike,
+    clients: ArrayLike | None,
+    reg: ArrayLike | None,
+    out_values: NDArray[Any] | None,
+    out_gradients: NDArray[Any] | None,
+    threads: int | None,
+    *,
+    want: bool,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    _check_rows(rows)
+    m, n, dtype = rows.n_clients, rows.n_parameters, rows.dtype
+    points = _check_points(x, m, n, dtype)
+    chosen = _check_clients(clients, m)
+    weights = _check_reg(reg, m, dtype)
+    count = thread_count(threads)
+    f = output("out", out_values, (chosen.size,), dtype, points)
+    if want:
+        g = output("out", out_gradients, (chosen.size, n), dtype, points)
+    else:
+        g = np.empty((1, n), dtype)
+    kernels = client_kernels(rows.layout, rows.loss)
+    if count == 1 or rows.entries[chosen].sum() < _PARALLEL_FROM:
+        work = aligned((rows.work_size,), dtype)
+        kernels.selected(rows.arrays, chosen, points, weights, want, f, g, work)
+    else:
+        with in_threads(count):
+            _parallel(kernels, rows, chosen, points, weights, want, f, g, count)
+    if not (np.isfinite(f).all() and (not want or np.isfinite(g).all())):
+        _rescaled(kernels, rows, chosen, points, weights, want, f, g)
+    return f, g
+
+
+def _rescaled(
+    kernels: ClientKernels,
+    rows: ClientRows,
+    chosen: NDArray[np.int64],
+    points: NDArray[Any],
+    weights: NDArray[Any],
+    want: bool,
+    f: NDArray[Any],
+    g: NDArray[Any],
+) -> None:
+    """Clients whose sums or products overflow, of a loss that scales: by a power of two less."""
+    loss = pointwise(rows.loss)
+    if not loss.quadratic:
+        return
+    for power in _POWERS[rows.dtype.itemsize]:
+        wrong = ~np.isfinite(f)
+        if want:
+            wrong |= ~np.isfinite(g).all(axis=1)
+        if not wrong.any():
+            return
+        unit = rows.dtype.type(2.0**-power)
+        constants = rows.constants.copy()
+        constants[0] *= unit
+        small = replace(
+            rows, targets=read_only(rows.targets * unit), constants=read_only(constants)
+        )
+        clients = chosen[wrong]
+        values = np.empty(clients.size, rows.dtype)
+        slopes = np.empty((clients.size if want else 1, rows.n_parameters), rows.dtype)
+        work = aligned((rows.work_size,), rows.dtype)
+        kernels.selected(small.arrays, clients, points * unit, weights, want, values, slopes, work)
+        with np.errstate(over="ignore"):  # of the result itself
+            f[wrong] = values / unit / unit
+            if want:
+                g[wrong] = slopes / unit
+
+
+def _parallel(
+    kernels: ClientKernels,
+    rows: ClientRows,
+    chosen: NDArray[np.int64],
+    points: NDArray[Any],
+    weights: NDArray[Any],
+    want: bool,
+    f: NDArray[Any],
+    g: NDArray[Any],
+    count: int,
+) -> None:
+    """Chunks of clients, shared out by their entries."""
+    chunks, entries = rows.chunks, rows.entries
+    items = np.stack((np.repeat(np.arange(chosen.size), chunks[chosen]),) * 2, axis=1)
+    first = np.cumsum(chunks[chosen]) - chunks[chosen]
+    items[:, 1] = np.arange(len(items)) - np.repeat(first, chunks[chosen])
+    load = np.cumsum((entries / chunks)[chosen[items[:, 0]]])
+    shares = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
+    shares[-1] = len(items)
+    sums = np.empty(len(items), rows.dtype)
+    parts = np.empty((len(items) if want else 1, rows.n_parameters), rows.dtype)
+    work = aligned((count, -(-rows.work_size // 16) * 16), rows.dtype)
+    kernels.selected_parallel(
+        rows.arrays, chosen, points, weights, want, f, g, work, items, shares, sums, parts
+    )
+
+
+def _check_rows(rows: Any) -> None:
+    if not isinstance(rows, ClientRows):
+        raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
+
+
+def _check_points(x: ArrayLike, m: int, n: int, dtype: Any) -> NDArray[Any]:
+    array = as_floats("x", x, like=np.empty(0, dtype))
+    if array.ndim != 1 and array.ndim != 2:
+        raise ValueError(f"x must have shape ({n},) or ({m}, {n}), got {array.shape}")
+    check_shape("x", array, (n,) if array.ndim == 1 else (m, n))
+    check_finite("x", array)
+    return _writable(array.reshape(-1, n))
+
+
+def _check_clients(clients: ArrayLike | None, m: int) -> NDArray[np.int64]:
+    if clients is None:
+        return np.arange(m)
+    chosen = as_integers("clients", clients)
+    wrong = (chosen < 0) | (chosen >= m)
+    if wrong.any():
+        raise ValueError(f"clients must be in [0, {m}), got {chosen[wrong][0]}")
+    return _writable(chosen)
+
+
+def _check_reg(reg: ArrayLike | None, m: int, dtype: Any) -> NDArray[Any]:
+    if reg is None:
+        return np.zeros(m, dtype)
+    weights = as_floats("reg", reg)
+    if weights.shape not in ((), (m,)):
+        raise ValueError(f"reg must be a number or have shape ({m},), got {weights.shape}")
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise ValueError("reg must be finite and at least 0")
+    return np.full(m, cast("reg", weights, dtype))
+
+
+def _writable(array: NDArray[Any]) -> NDArray[Any]:
+    # Compiled code is typed by it, and one signature is enough.
+    return array if array.flags.writeable else array.copy()
+
+
+@warms
+def _warm() -> None:
+    for dtype in (np.float64, np.float32):
+        for loss in POINTWISE:
+            # 0.1 is no float32 number, 1.0 is.
+            for entry in (0.1, 1.0) if dtype == np.float64 else (1.0,):
+                rows = pack(np.full((1, 1), entry, dtype), [0], [1], loss=loss)
+                values_and_gradients(rows, np.ones(rows.n_parameters, dtype))

@@ -1,0 +1,198 @@
+"""Losses and gradients of one chunk of a client's rows, dense rows of few coordinates.
+
+Rows are held in blocks of as many rows as a vector has lanes, each block an array (n, lanes)
+of its own, so that a vector holds one coordinate of several rows and dot products need no
+sums across lanes. Three phases over a group of blocks, each small enough for the registers:
+margins, pointwise loss, and the sum of rows times residuals, which is held lane by lane until
+the chunk ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._jit import device
+from .._simd import (
+    first_lanes,
+    fma,
+    horizontal_sum,
+    lanes,
+    load,
+    load_as,
+    load_partial,
+    load_transposed,
+    splat,
+    store,
+    store_partial,
+)
+from ._pointwise import Pointwise, hide
+
+#: Blocks a chunk; the partial sums of chunks are added in order.
+CHUNK = 1024
+#: Blocks a group, and the most in the last one of a client: every group waits for its ends.
+GROUP, LONGEST = 16, 24
+#: Factors, each at most 2, that a running product takes before its logarithm.
+_SETTLED = 64
+
+
+def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
+    """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
+
+    ``rows = (blocks, targets, starts, sizes, scale, constants)``, see `PackedRows`.
+    """
+    step, settle, folds, count_outputs = loss.step, loss.settle, loss.folds, loss.outputs
+    no_margin, no_target = loss.no_margin, loss.no_target
+    single = loss.labels != "classes"  # a call in a loop would count references
+
+    @device
+    def size(rows: Any, i: Any) -> Any:
+        return rows[3][i]
+
+    @device
+    def count(rows: Any, i: Any) -> Any:
+        starts = rows[2]
+        return (starts[i + 1] - starts[i] + (CHUNK - 1)) // CHUNK
+
+    @device
+    def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
+        blocks, targets, starts, sizes, scale, constants = rows
+        width, n, outputs = lanes(work), scale.size, count_outputs(constants)
+        end = starts[i + 1]
+        block = starts[i] + c * CHUNK
+        stop = min(block + CHUNK, end)
+        # Rows beyond the client's last are zero; their margins are set to what adds nothing.
+        held = sizes[i] - (end - starts[i] - 1) * width
+        stride = LONGEST * width  # of the margins of one class, and then its residuals
+        sums = outputs * stride  # they come first in `work`, then a vector of sums for each of w
+        zero, parameter = splat(work, 0.0), splat(work, constants[0])
+        if want:
+            for j in range(w.size):
+                store(work, sums + j * width, zero)
+        total, product, factors = zero, zero, 0
+        while block < stop:
+            group = stop - block if stop - block < LONGEST else GROUP
+            if single:
+                _margins(blocks, block, group, w, 0, scale, work, 0)
+            else:
+                for k in range(outputs):
+                    _margins(blocks, block, group, w, k * n, scale, work, k * stride)
+            if block + group == end:
+                hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
+            part, target = zero, splat(work, no_target)
+            for k in range(0, group * width, width):
+                if not folds:
+                    target = load(targets, block * width + k)
+                part, product = step(work, k, stride, outputs, target, parameter, part, product)
+            total += part
+            factors += group
+            if factors >= _SETTLED or block + group == stop:
+                total, product, factors = settle(total, product), zero, 0
+            if want:
+                if single:
+                    _accumulate(blocks, block, group, n, work, 0, sums)
+                else:
+                    for k in range(outputs):
+                        _accumulate(blocks, block, group, n, work, k * stride, sums + k * n * width)
+            block += group
+        if want:
+            for k in range(outputs):
+                _add_lanes(work, sums + k * n * width, scale, gradient, k * n)
+        return horizontal_sum(total)
+
+    return size, count, chunk
+
+
+@device
+def _margins(
+    blocks: Any, block: Any, group: Any, w: Any, first: Any, scale: Any, work: Any, at: Any
+) -> None:
+    """Dot products of the rows of `group` blocks with w from `first` on, to `work` at `at`."""
+    n, width = scale.size, lanes(work)
+    size = n * width
+    zero = splat(work, 0.0)
+    b = 0
+    while b + 8 <= group:
+        s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
+        k = (block + b) * size
+        for j in range(n):
+            x = splat(work, w[first + j] * scale[j])
+            s0 = fma(load_as(blocks, k, work), x, s0)
+            s1 = fma(load_as(blocks, k + size, work), x, s1)
+            s2 = fma(load_as(blocks, k + 2 * size, work), x, s2)
+            s3 = fma(load_as(blocks, k + 3 * size, work), x, s3)
+            s4 = fma(load_as(blocks, k + 4 * size, work), x, s4)
+            s5 = fma(load_as(blocks, k + 5 * size, work), x, s5)
+            s6 = fma(load_as(blocks, k + 6 * size, work), x, s6)
+            s7 = fma(load_as(blocks, k + 7 * size, work), x, s7)
+            k += width
+        k = at + b * width
+        store(work, k, s0)
+        store(work, k + width, s1)
+        store(work, k + 2 * width, s2)
+        store(work, k + 3 * width, s3)
+        store(work, k + 4 * width, s4)
+        store(work, k + 5 * width, s5)
+        store(work, k + 6 * width, s6)
+        store(work, k + 7 * width, s7)
+        b += 8
+    while b < group:
+        s0 = zero
+        k = (block + b) * size
+        for j in range(n):
+            s0 = fma(load_as(blocks, k, work), splat(work, w[first + j] * scale[j]), s0)
+            k += width
+        store(work, at + b * width, s0)
+        b += 1
+
+
+@device
+def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any, at: Any, sums: Any) -> None:
+    """Add the rows of `group` blocks, times the residuals in `work` at `at`, to those at `sums`."""
+    width = lanes(work)
+    size = n * width
+    b = 0
+    while b + 8 <= group:
+        k = at + b * width
+        r0, r1 = load(work, k), load(work, k + width)
+        r2, r3 = load(work, k + 2 * width), load(work, k + 3 * width)
+        r4, r5 = load(work, k + 4 * width), load(work, k + 5 * width)
+        r6, r7 = load(work, k + 6 * width), load(work, k + 7 * width)
+        k = (block + b) * size
+        for j in range(sums, sums + size, width):
+            even = load_as(blocks, k, work) * r0
+            odd = load_as(blocks, k + size, work) * r1
+            even = fma(load_as(blocks, k + 2 * size, work), r2, even)
+            odd = fma(load_as(blocks, k + 3 * size, work), r3, odd)
+            even = fma(load_as(blocks, k + 4 * size, work), r4, even)
+            odd = fma(load_as(blocks, k + 5 * size, work), r5, odd)
+            even = fma(load_as(blocks, k + 6 * size, work), r6, even)
+            odd = fma(load_as(blocks, k + 7 * size, work), r7, odd)
+            store(work, j, load(work, j) + (even + odd))
+            k += width
+        b += 8
+    while b < group:
+        r0 = load(work, at + b * width)
+        k = (block + b) * size
+        for j in range(sums, sums + size, width):
+            store(work, j, fma(load_as(blocks, k, work), r0, load(work, j)))
+            k += width
+        b += 1
+
+
+@device
+def _add_lanes(work: Any, sums: Any, scale: Any, gradient: Any, start: Any) -> None:
+    """The sums at `sums` over their lanes, times the scale, to the gradient from `start` on."""
+    n, width = scale.size, lanes(work)
+    for j in range(0, n, width):
+        columns = load_transposed(work, sums + j * width, width)
+        total = load_partial(scale, j, n - j, 0.0) * _tree_sum(columns, width)
+        store_partial(gradient, start + j, total, n - j)
+
+
+@device
+def _tree_sum(v: Any, width: Any) -> Any:
+    """The sum of a tuple of 8 or 16 vectors."""
+    low = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))
+    if width == 8:
+        return low
+    return low + (((v[-8] + v[-7]) + (v[-6] + v[-5])) + ((v[-4] + v[-3]) + (v[-2] + v[-1])))

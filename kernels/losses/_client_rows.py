@@ -1,0 +1,207 @@
+"""Clients' rows as the kernels of `losses` read them: what `_packed.pack` makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _blocks as _losses_blocks
+from . import _rows as _losses_rows
+from ._own_loss import OwnLoss
+
+VECTOR_BYTES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowTable:
+    """Rows in float64 whose entries are float32 numbers, times a factor for each column.
+
+    So are counts, codes and indicators, scaled or not; `narrow_table` makes one. Kernels read
+    half as much and compute in float64 all the same.
+    """
+
+    values: NDArray[np.float32]
+    """The float32 numbers, shape (d, n rounded up to a multiple of 8), zeros beyond n."""
+    scale: NDArray[np.float64]
+    """The factors, shape (n,)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(d, n)``."""
+        return len(self.values), len(self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientRows:
+    """Rows of m clients, arranged for one loss; made by `pack`. Its arrays are read-only."""
+
+    loss: str | OwnLoss
+    """Name of the loss, or one of `losses.scalar_loss`."""
+    client_sizes: NDArray[np.int64]
+    """Rows of each client, d_i, shape (m,)."""
+    n_features: int
+    """Number of columns, n."""
+    targets: NDArray[Any]
+    """Labels of the rows or, for losses of signed margins, their signs 1 - 2b, shape (d,)."""
+    constants: NDArray[Any]
+    """The loss's parameter (delta or the number of classes; 0 if it has none), then the weights
+    of the coordinates in the regulariser, shape (1 + n_parameters,)."""
+
+    layout: ClassVar[str]
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, m."""
+        return len(self.client_sizes)
+
+    @property
+    def n_outputs(self) -> int:
+        """Margins of a row: the number of classes for the multinomial loss, else 1."""
+        return self.n_parameters // self.n_features
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of coordinates of a point, ``n_outputs * n_features``."""
+        return len(self.constants) - 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64 or float32."""
+        return self.targets.dtype
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """First row of each client, and the number of rows, shape (m + 1,)."""
+        return read_only(offsets_of(self.client_sizes))
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The argument `arrays` of the compiled kernels."""
+        raise NotImplementedError
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        """Stored numbers of each client, the measure of the work, shape (m,)."""
+        raise NotImplementedError
+
+    @property
+    def chunks(self) -> NDArray[np.int64]:
+        """Chunks that each client is computed in, shape (m,)."""
+        return -(-self.client_sizes // _losses_rows.CHUNK)
+
+    @property
+    def work_size(self) -> int:
+        """Numbers of scratch that the compiled kernels need."""
+        return whole(self.n_parameters, self.dtype) + self.n_outputs * _losses_rows.GROUP
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows(ClientRows):
+    """Dense rows of few coordinates, in blocks.
+
+    A block holds 8 rows (float32: 16) of one client as an array (n, 8), so that a vector of
+    the processor holds one coordinate of all of them. Each client is filled up with zero rows
+    to whole blocks. For losses of signed margins each row is multiplied by 1 - 2b.
+    """
+
+    blocks: NDArray[Any]
+    """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes.
+
+    float64 rows whose entries are float32 numbers are held as such, in half the memory.
+    """
+    starts: NDArray[np.int64]
+    """First block of each client, and the number of blocks, shape (m + 1,)."""
+    scale: NDArray[Any]
+    """What the columns of the blocks are multiplied by, shape (n,)."""
+
+    # `targets` has zeros where rows are, and is empty if labels are folded into the rows.
+    layout = "blocks"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        extent = self.starts, self.client_sizes
+        return self.blocks, self.targets, *extent, self.scale, self.constants
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        return np.diff(self.starts) * self.blocks[0].size
+
+    @property
+    def chunks(self) -> NDArray[np.int64]:
+        return -(-np.diff(self.starts) // _losses_blocks.CHUNK)
+
+    @property
+    def work_size(self) -> int:
+        width, spare = self.blocks.shape[2], whole(self.n_parameters, self.dtype)
+        sums = self.n_parameters + width
+        return spare + (sums + self.n_outputs * _losses_blocks.LONGEST) * width
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRows(ClientRows):
+    """Dense rows of many coordinates, as they were given."""
+
+    features: NDArray[Any]
+    """The rows, shape (d, n)."""
+
+    layout = "dense"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        return self.features, self.targets, self.offsets, self.constants
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        return self.client_sizes * self.n_features
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows(ClientRows):
+    """Compressed sparse rows, as they were given."""
+
+    data: NDArray[Any]
+    """The entries, row by row, shape (entries,)."""
+    indices: NDArray[np.int32]
+    """Their columns."""
+    indptr: NDArray[np.int64]
+    """First entry of each row, and the number of entries, shape (d + 1,)."""
+
+    layout = "csr"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        indices, indptr = self.indices.view(np.uint32), self.indptr.view(np.uint64)
+        return self.data, indices, indptr, self.targets, self.offsets, self.constants
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        return np.diff(self.indptr[self.offsets])
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An uninitialised array whose data are on a multiple of 64 bytes."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    raw = np.empty(size + VECTOR_BYTES, np.uint8)
+    skip = -raw.ctypes.data % VECTOR_BYTES
+    return raw[skip : skip + size].view(dtype).reshape(shape)
+
+
+def whole(n: int, dtype: np.dtype[Any]) -> int:
+    """n, rounded up to whole vectors."""
+    width = VECTOR_BYTES // dtype.itemsize
+    return -(-n // width) * width
+
+
+def offsets_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(sizes)))
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    # Compiled code is typed by it: one signature, whether the user's array is writable or not.
+    array = array.view()
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,71 @@
+"""Rows of a table to the blocks of `PackedRows`, in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._jit import device, kernel
+from .._simd import lanes, load_as, load_partial, load_transposed, prefetch, store, store_as
+
+#: Rows ahead of the present one that are asked for: in random order each is a miss.
+_AHEAD = 24
+
+
+def _fill(load_numbers: Any) -> Any:
+    @kernel
+    def fill(
+        table: Any, rows: Any, target: Any, sizes: Any, starts: Any, folds: Any,
+        blocks: Any, targets: Any, memory: Any,
+    ) -> None:  # fmt: skip
+        n, width = blocks.shape[1], lanes(memory)
+        stride, padded = table.shape[1], memory.shape[1]
+        ordered, d = rows.size == 0, target.size
+        first = 0
+        for i in range(sizes.size):
+            last = first + sizes[i]
+            for b in range(starts[i], starts[i + 1]):
+                for r in range(width):
+                    t = first + r
+                    if t >= last:
+                        memory[r, :] = 0.0
+                        continue
+                    row = t if ordered else rows[t]
+                    ahead = min(t + _AHEAD, d - 1)
+                    soon = ahead if ordered else rows[ahead]
+                    sign = target[t]
+                    if not folds:
+                        targets[b * width + r] = sign
+                        sign = memory.dtype.type(1.0)
+                    for j in range(0, n, width):
+                        prefetch(table, soon * stride + j)
+                        v = load_numbers(table, row * stride + j, n - j, memory)
+                        store(memory, r * padded + j, v * sign)
+                at = b * n * width
+                for j in range(0, n, width):
+                    square = load_transposed(memory, j, padded)
+                    for c in range(len(square)):
+                        if j + c < n:
+                            store_as(blocks, at + (j + c) * width, square[c])
+                first = min(first + width, last)
+
+    return fill
+
+
+@device
+def _some(table: Any, index: Any, count: Any, memory: Any) -> Any:
+    return load_partial(table, index, count, 0.0)
+
+
+@device
+def _converted(table: Any, index: Any, count: Any, memory: Any) -> Any:
+    return load_as(table, index, memory)
+
+
+#: ``fill(table, rows, target, sizes, starts, folds, blocks, targets, memory)`` fills the blocks
+#: of all clients. Client after client takes the next ``sizes[i]`` entries of `target` and of
+#: `rows`, which number the rows of `table`; no rows stand for all of them, in order. With `folds`
+#: the targets are signs that rows are multiplied by, otherwise they go to `targets`. `memory`
+#: holds a row for each lane, of whole vectors.
+fill_blocks = _fill(_some)
+#: The same from a float32 table whose rows are padded to whole vectors of `memory`.
+fill_narrow_blocks = _fill(_converted)

@@ -1,0 +1,297 @@
+"""Losses and gradients of one chunk of a client's rows, where rows are held one by one.
+
+There are two layouts, dense rows of many coordinates and compressed sparse rows. Both leave
+the entries as they are given; `targets` holds the labels, or the signs 1 - 2b.
+
+A group of rows is read twice, for the margins and for the gradient, the second time from the
+cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._jit import device
+from .._simd import (
+    first_lanes,
+    fma,
+    horizontal_sum,
+    lanes,
+    load,
+    load_partial,
+    prefetch,
+    splat,
+    store,
+    store_partial,
+)
+from ._pointwise import Pointwise, hide
+
+#: Rows a chunk; the partial sums of chunks are added in order.
+CHUNK = 8192
+#: The most rows a group.
+GROUP = 64
+#: Factors, each at most 2, that a running product takes before its logarithm.
+_SETTLED = 64
+
+
+def dense_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
+    """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
+
+    ``rows = (features, targets, offsets, constants)``, see `DenseRows`.
+    """
+    return _layout(loss, _dense_group, _dense_margins, _dense_gradient)
+
+
+def csr_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
+    """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
+
+    ``rows = (data, indices, indptr, targets, offsets, constants)``, see `SparseRows`.
+    """
+    return _layout(loss, _csr_group, _csr_margins, _csr_gradient)
+
+
+def _layout(loss: Pointwise, group_size: Any, margins: Any, add_gradient: Any) -> Any:
+    step, settle, folds, count_outputs = loss.step, loss.settle, loss.folds, loss.outputs
+    no_margin, no_target = loss.no_margin, loss.no_target
+
+    @device
+    def size(rows: Any, i: Any) -> Any:
+        offsets = rows[-2]
+        return offsets[i + 1] - offsets[i]
+
+    @device
+    def count(rows: Any, i: Any) -> Any:
+        return (size(rows, i) + (CHUNK - 1)) // CHUNK
+
+    @device
+    def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
+        targets, offsets, constants = rows[-3], rows[-2], rows[-1]
+        width, outputs = lanes(work), count_outputs(constants)
+        n = w.size // outputs
+        first = offsets[i] + c * CHUNK
+        stop = min(first + CHUNK, offsets[i + 1])
+        zero, parameter = splat(work, 0.0), splat(work, constants[0])
+        if want:
+            gradient[:] = 0
+        total, product, factors = zero, zero, 0
+        while first < stop:
+            group = min(group_size(rows), stop - first)
+            for k in range(outputs):
+                margins(rows, first, group, n, w, k * n, work, k * GROUP)
+            part = zero
+            for r in range(0, group, width):
+                target = load_partial(targets, first + r, group - r, no_target)
+                if folds:
+                    store(work, r, load(work, r) * target)
+                hide(work, r, GROUP, outputs, first_lanes(work, group - r), no_margin)
+                part, product = step(work, r, GROUP, outputs, target, parameter, part, product)
+                if folds:
+                    store(work, r, load(work, r) * target)
+                factors += 1
+            total += part
+            if factors >= _SETTLED or first + group == stop:
+                total, product, factors = settle(total, product), zero, 0
+            if want:
+                for k in range(outputs):
+                    add_gradient(rows, first, group, n, work, k * GROUP, gradient, k * n)
+            first += group
+        return horizontal_sum(total)
+
+    return size, count, chunk
+
+
+# Dense rows -----------------------------------------------------------------------------
+
+
+@device
+def _dense_group(rows: Any) -> Any:
+    """Rows, a multiple of 8, that take half of a first-level cache, or 8."""
+    features = rows[0]
+    entries = 384 * lanes(features)
+    return min(max(entries // features.shape[1] // 8 * 8, 8), GROUP)
+
+
+@device
+def _load_eight(features: Any, k: Any, n: Any) -> Any:
+    """Vectors at flat index k and, n apart, in the seven rows that follow."""
+    return (
+        load(features, k),
+        load(features, k + n),
+        load(features, k + 2 * n),
+        load(features, k + 3 * n),
+        load(features, k + 4 * n),
+        load(features, k + 5 * n),
+        load(features, k + 6 * n),
+        load(features, k + 7 * n),
+    )
+
+
+@device
+def _prefetch_eight(features: Any, k: Any, n: Any) -> None:
+    """Ask for eight vectors, n apart, of rows that come later."""
+    prefetch(features, k)
+    prefetch(features, k + n)
+    prefetch(features, k + 2 * n)
+    prefetch(features, k + 3 * n)
+    prefetch(features, k + 4 * n)
+    prefetch(features, k + 5 * n)
+    prefetch(features, k + 6 * n)
+    prefetch(features, k + 7 * n)
+
+
+@device
+def _load_eight_partial(features: Any, k: Any, n: Any, held: Any) -> Any:
+    return (
+        load_partial(features, k, held, 0.0),
+        load_partial(features, k + n, held, 0.0),
+        load_partial(features, k + 2 * n, held, 0.0),
+        load_partial(features, k + 3 * n, held, 0.0),
+        load_partial(features, k + 4 * n, held, 0.0),
+        load_partial(features, k + 5 * n, held, 0.0),
+        load_partial(features, k + 6 * n, held, 0.0),
+        load_partial(features, k + 7 * n, held, 0.0),
+    )
+
+
+@device
+def _fma_eight(a: Any, x: Any, s: Any) -> Any:
+    return (
+        fma(a[0], x, s[0]),
+        fma(a[1], x, s[1]),
+        fma(a[2], x, s[2]),
+        fma(a[3], x, s[3]),
+        fma(a[4], x, s[4]),
+        fma(a[5], x, s[5]),
+        fma(a[6], x, s[6]),
+        fma(a[7], x, s[7]),
+    )
+
+
+@device
+def _combine_eight(a: Any, r: Any) -> Any:
+    """The sum of eight rows' vectors, each times its residual."""
+    even = fma(a[6], r[6], fma(a[4], r[4], fma(a[2], r[2], a[0] * r[0])))
+    odd = fma(a[7], r[7], fma(a[5], r[5], fma(a[3], r[3], a[1] * r[1])))
+    return even + odd
+
+
+@device
+def _dense_margins(
+    rows: Any, first: Any, group: Any, n: Any, w: Any, start: Any, work: Any, at: Any
+) -> None:
+    features = rows[0]
+    width = lanes(w)
+    whole = n // width * width
+    zero = splat(w, 0.0)
+    r = 0
+    while r + 8 <= group:
+        s = (zero, zero, zero, zero, zero, zero, zero, zero)
+        k = (first + r) * n
+        for j in range(0, whole, width):
+            s = _fma_eight(_load_eight(features, k + j, n), load(w, start + j), s)
+        if whole < n:
+            x = load_partial(w, start + whole, n - whole, 0.0)
+            s = _fma_eight(_load_eight_partial(features, k + whole, n, n - whole), x, s)
+        work[at + r] = horizontal_sum(s[0])
+        work[at + r + 1] = horizontal_sum(s[1])
+        work[at + r + 2] = horizontal_sum(s[2])
+        work[at + r + 3] = horizontal_sum(s[3])
+        work[at + r + 4] = horizontal_sum(s[4])
+        work[at + r + 5] = horizontal_sum(s[5])
+        work[at + r + 6] = horizontal_sum(s[6])
+        work[at + r + 7] = horizontal_sum(s[7])
+        r += 8
+    while r < group:
+        one = zero
+        k = (first + r) * n
+        for j in range(0, n, width):
+            x = load_partial(w, start + j, n - j, 0.0)
+            one = fma(load_partial(features, k + j, n - j, 0.0), x, one)
+        work[at + r] = horizontal_sum(one)
+        r += 1
+
+
+@device
+def _dense_gradient(
+    rows: Any, first: Any, group: Any, n: Any, work: Any, at: Any, gradient: Any, start: Any
+) -> None:
+    features = rows[0]
+    width = lanes(gradient)
+    whole = n // width * width
+    r = 0
+    while r + 8 <= group:
+        residuals = (
+            splat(work, work[at + r]),
+            splat(work, work[at + r + 1]),
+            splat(work, work[at + r + 2]),
+            splat(work, work[at + r + 3]),
+            splat(work, work[at + r + 4]),
+            splat(work, work[at + r + 5]),
+            splat(work, work[at + r + 6]),
+            splat(work, work[at + r + 7]),
+        )
+        k = (first + r) * n
+        for j in range(0, whole, width):
+            _prefetch_eight(features, k + 16 * n + j, n)
+            part = _combine_eight(_load_eight(features, k + j, n), residuals)
+            store(gradient, start + j, load(gradient, start + j) + part)
+        if whole < n:
+            held = n - whole
+            part = _combine_eight(_load_eight_partial(features, k + whole, n, held), residuals)
+            part += load_partial(gradient, start + whole, held, 0.0)
+            store_partial(gradient, start + whole, part, held)
+        r += 8
+    while r < group:
+        residual = splat(work, work[at + r])
+        k = (first + r) * n
+        for j in range(0, n, width):
+            g = load_partial(gradient, start + j, n - j, 0.0)
+            g = fma(load_partial(features, k + j, n - j, 0.0), residual, g)
+            store_partial(gradient, start + j, g, n - j)
+        r += 1
+
+
+# Compressed sparse rows -----------------------------------------------------------------
+#
+# Indices and row pointers are unsigned: Numba then leaves out its test for negative indices.
+# The loops over rows are within the functions, because a call counts references.
+
+_ONE, _TWO = np.uint64(1), np.uint64(2)
+
+
+@device
+def _csr_group(rows: Any) -> Any:
+    return GROUP
+
+
+@device
+def _csr_margins(
+    rows: Any, first: Any, group: Any, n: Any, w: Any, start: Any, work: Any, at: Any
+) -> None:
+    w = w[start : start + n]
+    data, indices, indptr = rows[0], rows[1], rows[2]
+    for r in range(group):
+        even = odd = data.dtype.type(0)
+        k, stop = indptr[first + r], indptr[first + r + 1]
+        while k + _ONE < stop:
+            even = fma(data[k], w[indices[k]], even)
+            odd = fma(data[k + _ONE], w[indices[k + _ONE]], odd)
+            k += _TWO
+        if k < stop:
+            even = fma(data[k], w[indices[k]], even)
+        work[at + r] = even + odd
+
+
+@device
+def _csr_gradient(
+    rows: Any, first: Any, group: Any, n: Any, work: Any, at: Any, gradient: Any, start: Any
+) -> None:
+    gradient = gradient[start : start + n]
+    data, indices, indptr = rows[0], rows[1], rows[2]
+    for r in range(group):
+        residual = work[at + r]
+        for k in range(indptr[first + r], indptr[first + r + 1]):
+            j = indices[k]
+            gradient[j] = fma(residual, data[k], gradient[j])

@@ -1,0 +1,243 @@
+"""Doing sweeps: nothing but what a run consists of decides what comes out."""
+
+from __future__ import annotations
+
+import warnings
+
+import commands
+import numpy as np
+import pytest
+from problems import small_data
+from small_sweeps import TIMES, small_sweep, timeless
+
+from fedepm_fast import FedEPM, SFedAvg, SFedProx, Store, Sweep, datasets, run, sweep
+from fedepm_fast.data import sources
+from fedepm_fast.randomness import split_seed
+from fedepm_fast.store._record import MEASURES, Outcome
+from fedepm_fast.sweeps import SweepInterrupted, _backends, _execute
+
+# Doing them ---------------------------------------------------------------------------
+
+
+def test_a_run_of_a_sweep_is_the_run_itself():
+    algorithms = [FedEPM(local_steps=4), SFedAvg(local_steps=2), SFedProx(local_steps=2)]
+    result = sweep(Sweep(algorithms, clients=12, trials=[0, 3], seed=7, max_rounds=6), keep_x=True)
+    table = result.to_pandas()
+    rows = iter(table.to_dict("records"))
+    for algorithm in algorithms:
+        for trial in (0, 3):
+            data = datasets.adult(clients=12, seed=split_seed(7, trial))
+            want = run(algorithm, data, seed=7, trial=trial, max_rounds=6, every_accuracy=False)
+            row = next(rows)
+            assert (row["algorithm"], row["local_steps"], row["clients"], row["trial"]) == (
+                algorithm.name, algorithm.local_steps, 12, trial,
+            )  # fmt: skip
+            for name in ("mean_objective", "rounds", "iterations", "snr", "accuracy", "diverged"):
+                assert row[name] == getattr(want, name)
+            assert row["reasons"] == "+".join(want.reasons)
+            assert row["grad_mean_sq"] == want.history["grad_mean_sq"][-1]
+            history = result.history(row["run_id"])
+            assert history.keys() == want.history.keys()
+            for name in history.keys() - set(TIMES):
+                np.testing.assert_array_equal(history[name], want.history[name])
+    assert table["lam"].notna().tolist() == [True] * 2 + [False] * 4
+    assert table.columns[:3].tolist() == ["run_id", "algorithm", "local_steps"]
+    assert {"participation", "epsilon", "eta", "learning_rate", "partition", "objective",
+            "seed", *MEASURES} <= set(table.columns)  # fmt: skip
+
+
+def test_trials_differ_in_split_selection_and_noise():
+    result = sweep(Sweep(FedEPM(), clients=5, trials=4, rounds=0))
+    starts = {result.history(run_id)["objective"][0] for run_id in result}
+    assert len(starts) == 4
+    fixed = sweep(Sweep(FedEPM(noise="none"), small_data(), trials=3, rounds=0))
+    assert len({fixed.history(run_id)["objective"][0] for run_id in fixed}) == 1
+
+
+def test_order_and_grouping_change_nothing(expected, monkeypatch):
+    runs = list(small_sweep())
+    np.random.default_rng(0).shuffle(runs)
+    shuffled = Sweep.from_cells([])
+    shuffled._set(runs)
+    one = sweep(shuffled)
+    monkeypatch.setattr(_backends.Threads, "target", 1e9)
+    other = sweep(shuffled, jobs=2)
+    ids = [r.run_id for r in small_sweep()]
+    for result in (one, other):
+        result.run_ids = tuple(ids)
+        assert timeless(result) == expected
+
+
+def test_sharing_a_split_changes_nothing(expected, monkeypatch):
+    made = []
+    split = sources.Synthetic.split
+    monkeypatch.setattr(
+        sources.Synthetic, "split", lambda self, seed: made.append(seed) or split(self, seed)
+    )
+    assert timeless(sweep(small_sweep(), jobs=1)) == expected
+    assert len(set(made)) == 6  # one for each trial, whatever the cell
+
+
+def test_a_store_is_resumed_and_extended(tmp_path, monkeypatch):
+    done = []
+    execute = _execute.execute
+    monkeypatch.setattr(
+        _execute, "execute", lambda cell, s, t, data: done.append(t) or execute(cell, s, t, data)
+    )
+    path = tmp_path / "a.sqlite"
+    first = sweep(small_sweep(trials=2), store=path)
+    assert len(done) == 6
+    second = sweep(small_sweep(trials=4), store=path)
+    assert sorted(done[6:]) == [2, 2, 2, 3, 3, 3]
+    again = sweep(small_sweep(trials=4), store=path)
+    assert len(done) == 12
+    assert timeless(second) == timeless(again) == timeless(sweep(small_sweep(trials=4)))
+    assert timeless(first) == timeless(sweep(small_sweep(trials=2)))
+    with Store(path) as store:
+        assert len(store) == 12
+        assert len(sweep(small_sweep(trials=4), store=store)) == 12
+        assert len(store) == 12  # still open
+
+
+def test_what_another_program_stores_meanwhile_is_not_done_again(tmp_path, monkeypatch):
+    want = sweep(small_sweep(), store=tmp_path / "other.sqlite")
+    records = [want.store.get(run_id) for run_id in want]
+    execute, path, done = _execute.execute, tmp_path / "a.sqlite", []
+
+    def meanwhile(cell, seed, trial, data):
+        done.append(trial)
+        if len(done) == 1:
+            with Store(path) as other:
+                other.add(record for record in records if record.trial >= 2)
+        return execute(cell, seed, trial, data)
+
+    monkeypatch.setattr(_execute, "execute", meanwhile)
+    told = []
+    result = sweep(small_sweep(), store=path, jobs=1, progress=lambda *counts: told.append(counts))
+    assert sorted(done) == [0, 0, 0, 1, 1, 1]
+    assert told[-1] == (18, 18, 0)
+    assert timeless(result) == timeless(want)
+
+
+def test_two_programs_in_step_part(tmp_path, monkeypatch):
+    """One whose runs another stores, each a moment before, goes on elsewhere."""
+    want = sweep(small_sweep(trials=40), store=tmp_path / "other.sqlite")
+    execute, path, done = _execute.execute, tmp_path / "a.sqlite", []
+    other = Store(path)
+    monkeypatch.setattr(_backends.Threads, "target", 1e-9)  # one by one
+
+    def faster(cell, seed, trial, data):
+        done.append(trial)
+        if len(done) <= 5:
+            other.add([want.store.get(cell.run_id(seed, trial))])
+        return execute(cell, seed, trial, data)
+
+    monkeypatch.setattr(_execute, "execute", faster)
+    assert timeless(sweep(small_sweep(trials=40), store=path, jobs=1)) == timeless(want)
+    assert sorted(done) == sorted([*range(40)] * 3)
+    assert done[:2] == [0, 0] and done != sorted(done)
+
+
+def test_a_run_that_raises_is_recorded_and_tried_again(tmp_path, monkeypatch):
+    execute = _execute.execute
+    commands.fail_one_trial(monkeypatch, "this one\nfails")
+    path = tmp_path / "a.sqlite"
+    result = sweep(small_sweep(), store=path)
+    assert list(result.failed.values()) == ["ValueError: this one\nfails"]
+    assert repr(result) == "<SweepResult of 18 runs, 1 failed>"
+    (run_id,) = result.failed
+    assert result.history(run_id) == {}
+    row = result.to_pandas().set_index("run_id").loc[run_id]
+    assert (row["algorithm"], row["trial"]) == ("sfedavg", 1)
+    assert np.isnan(row["mean_objective"])
+    monkeypatch.setattr(_execute, "execute", execute)
+    assert timeless(sweep(small_sweep(), store=path)) == timeless(sweep(small_sweep()))
+
+
+def test_a_split_that_fails_in_a_later_trial_is_recorded(monkeypatch):
+    split = sources.Synthetic.split
+
+    def fail(self, seed):
+        if seed == split_seed(0, 4):
+            raise ValueError("no such split")
+        return split(self, seed)
+
+    monkeypatch.setattr(sources.Synthetic, "split", fail)
+    result = sweep(small_sweep(), jobs=2)
+    assert set(result.failed.values()) == {"ValueError: no such split"}
+    assert len(result.failed) == 3
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_a_run_that_diverges_is_a_result(backend):
+    wild = Sweep(
+        SFedAvg(learning_rate=1e6),
+        sources.Synthetic("least_squares", clients=4, samples=40, features=3),
+        objective="least_squares",
+        trials=3,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = sweep(wild, backend=backend, jobs=1)
+    assert result.failed == {}
+    assert result.to_pandas()["diverged"].all()
+    assert set(result.table()["reasons"]) == {"diverged"}
+
+
+def test_progress_is_told_and_nothing_is_shown_without_a_terminal(capsys):
+    told = []
+    sweep(small_sweep(), progress=lambda *counts: told.append(counts), jobs=2)
+    done = [counts[0] for counts in told]
+    assert done == sorted(done)
+    assert told[-1] == (18, 18, 0)
+    sweep(small_sweep())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_bar_counts(monkeypatch):
+    from fedepm_fast._progress import Bar
+
+    bar = Bar(5, 20)
+    with bar:
+        bar.update([Outcome("a", 0, 0, 0, None, (), None, "", "", 1.0)] * 3)
+        bar.update([Outcome("a", 0, 0, 0, "no", (), None, "", "", 1.0)])
+    (task,) = bar.bar.tasks
+    assert (task.completed, task.total, task.fields["failed"]) == (9, 20, "1 failed")
+
+
+def test_ctrl_c_keeps_what_finished(tmp_path):
+    def interrupt(done, total, failed):
+        if done >= 5:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "a.sqlite"
+    with pytest.raises(SweepInterrupted, match=r"interrupted, \d+ of 18 runs are kept in") as told:
+        sweep(small_sweep(), store=path, jobs=1, progress=interrupt)
+    with Store(path) as store:
+        kept = len(store)
+    assert 5 <= kept < 18
+    assert f"{kept} of 18" in str(told.value)
+    assert timeless(sweep(small_sweep(), store=path)) == timeless(sweep(small_sweep()))
+    with pytest.raises(SweepInterrupted, match="without a store nothing is kept"):
+        sweep(small_sweep(), jobs=1, progress=interrupt)
+
+
+def test_private_runs_in_a_sweep():
+    from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+
+    mechanisms = [
+        LaplaceMechanism(total_epsilon=epsilon, public_scaling=True) for epsilon in (1.0, 5.0)
+    ]
+    mechanisms.append(GaussianMechanism(total_epsilon=1.0, public_scaling=True))
+    algorithms = [FedEPM(mechanism=mechanism, local_steps=2) for mechanism in mechanisms]
+    result = sweep(Sweep([*algorithms, FedEPM()], clients=5, trials=2, rounds=2))
+    table = result.to_pandas()
+    assert not result.failed
+    assert table["mechanism"].tolist()[:6] == ["laplace"] * 4 + ["gaussian"] * 2
+    assert table["total_epsilon"].tolist()[:6] == [1.0, 1.0, 5.0, 5.0, 1.0, 1.0]
+    assert table["mechanism"].isna().tolist()[6:] == [True, True]
+    want = run(algorithms[1], datasets.adult(clients=5, seed=split_seed(0, 1)), seed=0, trial=1,
+               rounds=2)  # fmt: skip
+    assert table["mean_objective"][3] == want.mean_objective
+    with pytest.raises(ValueError, match="rounds must be given"):
+        Sweep(algorithms[0], clients=5)
