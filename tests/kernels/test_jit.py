@@ -265,7 +265,7 @@ def test_a_module_answers_for_what_it_imports() -> None:
     assert {"vecmath.py", "_jit.py", *simd} <= {*needed}
     assert "ens/__init__.py" not in needed and "__init__.py" not in needed
     # Within a folder, too.
-    assert "ens/_network.py" in sources.needs("ens/_select.py")
+    assert "losses/_packing.py" in sources.needs("losses/_packed.py")
     assert sources.needs("elsewhere.py") == tuple(sorted(sources._texts))
 
 
