@@ -34,7 +34,7 @@ BLOCK = re.compile(
 INSTALL = re.compile(r"pip install '\.\[([\w,]+)\]'")
 
 #: Extras whose libraries no page uses; some look for others that are loaded.
-FOR_DEVELOPERS = {"test", "docs", "bench", "all"}
+FOR_DEVELOPERS = {"test", "docs", "dev", "bench", "all"}
 
 #: Numbers that take too long for a test, and smaller ones.
 SMALLER = {

@@ -1,0 +1,1 @@
+"""FedEPM's two sides without a framework: a server, its clients, and the aggregation between."""
