@@ -1,0 +1,193 @@
+"""Parameters: one description of each, on the field of the frozen dataclass that has it.
+
+``lam: float | None = param(None, check=real(low=0.0), help="weight of the l1 penalty")`` says what
+there is to know of `lam`. Options of commands, keys of specifications, search spaces, labels and
+records read it. Nothing heavy is imported here: a check is looked up when it is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+_METADATA = "parameter"
+_KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+class Check(NamedTuple):
+    """A check of `fedepm_fast._validation`, called with the name and the value of an argument."""
+
+    function: str
+    arguments: tuple[Any, ...] = ()
+    bounds: tuple[tuple[str, Any], ...] = ()
+
+    def __call__(self, name: str, value: Any) -> Any:
+        from . import _validation
+
+        check = getattr(_validation, self.function)
+        return check(name, value, *self.arguments, **dict(self.bounds))
+
+
+def real(**bounds: Any) -> Check:
+    """A finite number, in the interval of `check_real`."""
+    return Check("check_real", bounds=tuple(bounds.items()))
+
+
+def integer(**bounds: Any) -> Check:
+    """A whole number, in the interval of `check_int`."""
+    return Check("check_int", bounds=tuple(bounds.items()))
+
+
+def choice(options: Iterable[str]) -> Check:
+    """One of several strings."""
+    return Check("check_choice", (tuple(options),))
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that only counts as such."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+class Around(NamedTuple):
+    """Tuned on a logarithmic scale from the value divided by `below` to it times `above`."""
+
+    below: float
+    above: float
+
+
+class Among(NamedTuple):
+    """Tuned over these values and the one that there is."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What there is to know of a parameter.
+
+    Attributes
+    ----------
+    name : str
+        Of the field.
+    default : object
+    annotation : str
+        Its type, as it is written.
+    help : str
+        A short sentence or less, in the words of the field; for options.
+    symbol : str
+        In the paper's notation, for axes and tables; the name by default.
+    unit : str or None
+    check : callable or None
+        Called with name and value, returns the value as it is kept. None is not checked where it
+        is the default.
+    search : Around, Among or None
+        How it is tuned.
+    option : str
+        What options and specifications call it: the name, unless that is another's there.
+    shown : str or None
+        What help says of the default, where that depends on something.
+    metavar : str or None
+        Stands for the value in help.
+    """
+
+    name: str
+    default: Any = None
+    annotation: str = ""
+    help: str = ""
+    symbol: str = ""
+    unit: str | None = None
+    check: Callable[[str, Any], Any] | None = None
+    search: Around | Among | None = None
+    option: str = ""
+    shown: str | None = None
+    metavar: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbol", self.symbol or self.name.replace("_", " "))
+        object.__setattr__(self, "option", self.option or self.name)
+
+    @property
+    def kind(self) -> type | None:
+        """The type of its values as text can give them: int, float, str or bool."""
+        words = re.findall(r"\w+", self.annotation)
+        return next((_KINDS[word] for word in words if word in _KINDS), None)
+
+    @property
+    def label(self) -> str:
+        """For an axis: the symbol and the unit."""
+        return self.symbol if self.unit is None else f"{self.symbol} [{self.unit}]"
+
+    def checked(self, value: Any) -> Any:
+        """The value as it is kept; an error names the parameter."""
+        if self.check is None or (value is None and self.default is None):
+            return value
+        return self.check(self.name, value)
+
+
+def param(
+    default: T,
+    *,
+    help: str,
+    check: Callable[[str, Any], Any] | None = None,
+    symbol: str = "",
+    unit: str | None = None,
+    search: Around | Among | None = None,
+    option: str = "",
+    shown: str | None = None,
+    metavar: str | None = None,
+    kw_only: bool = False,
+    init: bool = True,
+) -> T:
+    """A field of a dataclass with its description, see `Parameter` for the arguments.
+
+    Write literals where options read them (`default`, `help`, `option`, `shown`, `metavar`): the
+    command line knows them without importing what the class needs.
+    """
+    known = {
+        "help": help, "symbol": symbol, "unit": unit, "check": check, "search": search,
+        "option": option, "shown": shown, "metavar": metavar,
+    }  # fmt: skip
+    found: Any = dataclasses.field(
+        default=default, kw_only=kw_only, init=init, metadata={_METADATA: known}
+    )
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def parameters(cls: Any) -> dict[str, Parameter]:
+    """The parameters of a dataclass by name, inherited ones first.
+
+    Fields without a description are parameters too, known by name, type and default.
+    """
+    found = {}
+    for f in dataclasses.fields(cls):
+        if f.init:
+            default = None if f.default is dataclasses.MISSING else f.default
+            known = f.metadata.get(_METADATA, {})
+            found[f.name] = Parameter(f.name, default, _annotation(f.type), **known)
+    return found
+
+
+def _annotation(annotation: Any) -> str:
+    return getattr(annotation, "__name__", None) or str(annotation)
+
+
+def check_fields(instance: Any) -> None:
+    """Check every described field of a frozen dataclass and keep what the checks return.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the field.
+    """
+    for name, parameter in parameters(type(instance)).items():
+        if parameter.check is not None:
+            object.__setattr__(instance, name, parameter.checked(getattr(instance, name)))
