@@ -188,6 +188,7 @@ def check_fields(instance: Any) -> None:
     ValueError, TypeError
         Naming the field.
     """
-    for name, parameter in parameters(type(instance)).items():
+    cls: Any = type(instance)
+    for name, parameter in parameters(cls).items():
         if parameter.check is not None:
             object.__setattr__(instance, name, parameter.checked(getattr(instance, name)))
