@@ -250,7 +250,7 @@ class _Compiled(CounterRandomness):
         return laplace(self.seed, self.trial, purpose, tau, clients, n, standardize=standardize)
 
 
-class _FedEPMKernels(FedEPM):
+class _FedEPMKernels(FedEPM, abstract=True):
     """FedEPM's server and local steps by the kernels."""
 
     def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -159,7 +160,7 @@ class Run(NamedTuple):
     trial: int
 
 
-def _registered(name: str, value: Any, base: type, registry: dict[str, Any]) -> None:
+def _registered(name: str, value: Any, base: type, registry: Mapping[str, Any]) -> None:
     if not isinstance(value, base):
         raise TypeError(
             f"{name} must be one of {', '.join(cls.__name__ for cls in registry.values())}, "

@@ -1,0 +1,259 @@
+"""What the algorithms have in common, and where they are found by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._docstrings import inherit_parameters
+from .._registry import Registry
+from .._validation import check_choice, check_int, check_real
+from ..noise import NOISE_MODELS, NoiseModel
+from ..objectives import REGULARIZERS, Objective, Problem
+from ..participation import check_coverage, clients_per_round
+from ..privacy.mechanisms import Mechanism
+
+Array = NDArray[np.float64]
+Clients = NDArray[np.intp]
+
+#: How a client's step scales its penalty parameter mu: ``"1/d"`` divides by its number of
+#: samples, ``"1"`` does not.
+STEPS = ("1/d", "1")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Choices that belong together; mixing two presets can diverge.
+
+    Parameters
+    ----------
+    regularizer, step, noise, stopping : str
+        What an objective, FedEPM, the uploads and a run have where nothing else is asked for.
+    """
+
+    regularizer: str
+    step: str
+    noise: str
+    stopping: str
+
+
+#: ``released`` is the authors' program, from which the paper's figures come; ``text`` is the
+#: equations as printed; ``private`` is the program with a mechanism of `fedepm_fast.privacy` and
+#: a number of rounds that is fixed in advance.
+PRESETS: dict[str, Preset] = {
+    "released": Preset(REGULARIZERS[0], STEPS[0], "standardized", "released"),
+    "text": Preset(REGULARIZERS[1], STEPS[1], "laplace", "text"),
+    "private": Preset(REGULARIZERS[0], STEPS[0], "private", "none"),
+}
+
+
+class PrivacyPlan(NamedTuple):
+    """What a private run fixes before it begins."""
+
+    change: Array
+    """Bound on what one record changes in each client's gradient, shape (m,)."""
+    multipliers: Array
+    """Scale of each client's noise over the sensitivity of its upload, shape (m,)."""
+    pull: Array
+    """Largest second derivative of each client's regulariser, shape (m,)."""
+    drift: float
+    """How small `change` may be beside the size of x: see `privacy.mechanisms.drift`."""
+
+
+#: The algorithms by name, a user's own beside the built-in ones.
+ALGORITHMS: Registry[type[Algorithm]] = Registry("algorithm", __package__)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What the algorithms have in common.
+
+    An algorithm of your own is a frozen dataclass derived from this one or from another, its
+    fields the parameters, with methods of its own for what differs. NumPy runs it, equation by
+    equation. Its definition enters it in `ALGORITHMS` under its `name`; that of a class of which
+    there are no runs, ``class Base(Algorithm, abstract=True)``, does not.
+
+    Parameters
+    ----------
+    local_steps : int
+        Local iterations of a client between two communications, k0.
+    participation : float
+        Share of the clients that take part in a round, rho in (0, 1]; ``ceil(rho*m)`` do.
+    epsilon : float
+        Divides the noise of the uploads. In the paper a privacy budget; the noise models of
+        these algorithms are *not* differentially private, see `mechanism`.
+    preset : {"released", "text", "private"}
+        The authors' program, or the equations as printed: regulariser, step, noise and
+        stopping rule. ``"private"`` is what a `mechanism` makes of the first.
+    noise : {"standardized", "laplace", "none"}, optional
+        Overrides the preset's noise model.
+    mu0, c, alpha : float
+        Penalty parameter ``mu = mu0 * (1 + c*|w_i - x|^2) * alpha^(k+1)``; the baselines use
+        it for the scale of their noise only.
+    coverage_rounds : int, optional
+        If given, every client takes part at least once in every such number of rounds;
+        otherwise the clients of a round are drawn uniformly.
+    mechanism : privacy.LaplaceMechanism or privacy.GaussianMechanism, optional
+        Differentially private uploads, FedEPM only; see `fedepm_fast.privacy`.
+    """
+
+    local_steps: int = 12
+    participation: float = 0.5
+    epsilon: float = 0.1
+    preset: str = "released"
+    noise: str | None = None
+    mu0: float = 0.05
+    c: float = 1e-8
+    alpha: float = 1.001
+    coverage_rounds: int | None = None
+    mechanism: Mechanism | None = None
+
+    #: What results call it: the name of its class, unless the class says otherwise.
+    name: ClassVar[str]
+    #: What figures and tables call it; the name, unless the class says otherwise.
+    label: ClassVar[str]
+    #: What it keeps of each client beside w_i and z_i: a row of n numbers for each name.
+    keeps: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, *, abstract: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+        if "label" not in vars(cls):
+            cls.label = cls.name
+        inherit_parameters(cls, cls.__mro__[1])
+        if not abstract:
+            ALGORITHMS.add(cls.name, cls)
+
+    def __post_init__(self) -> None:
+        self._check("local_steps", check_int, low=1)
+        self._check("participation", check_real, low=0.0, high=1.0, open_low=True)
+        self._check("epsilon", check_real, low=0.0, open_low=True)
+        check_choice("preset", self.preset, PRESETS)
+        if self.mechanism is not None:
+            self._check_mechanism(self.mechanism)
+        elif self.preset == "private":
+            raise ValueError("preset 'private' needs a mechanism, see fedepm_fast.privacy")
+        if self.noise is not None:
+            given = tuple(name for name in NOISE_MODELS if name != "private")
+            check_choice("noise", self.noise, NOISE_MODELS if self.mechanism else given)
+        self._check("mu0", check_real, low=0.0, open_low=True)
+        self._check("c", check_real, low=0.0)
+        self._check("alpha", check_real, low=1.0)
+        if self.coverage_rounds is not None:
+            self._check("coverage_rounds", check_int, low=1)
+
+    def _check_mechanism(self, mechanism: Any) -> None:
+        raise ValueError(
+            f"mechanism must be None for {type(self).__name__}: it takes many gradients at hidden "
+            "points, whose sensitivity has no closed form; use FedEPM, or clip whole updates"
+        )
+
+    def _check(self, field: str, check: Any, **bounds: Any) -> None:
+        object.__setattr__(self, field, check(field, getattr(self, field), **bounds))
+
+    def resolve(self, problem: Problem) -> Self:
+        """This algorithm with every default that depends on preset or data filled in."""
+        noise = self.noise_model
+        if problem.n_parameters < noise.min_features:
+            raise ValueError(
+                f"noise {noise.name!r} needs at least {noise.min_features} parameters, "
+                f"the problem has {problem.n_parameters}: noise='laplace' or noise='none' needs one"
+            )
+        return dataclasses.replace(self, noise=noise.name)
+
+    @property
+    def noise_model(self) -> NoiseModel:
+        """The noise model of these parameters or of their preset."""
+        return NOISE_MODELS[self.noise or PRESETS[self.preset].noise]
+
+    def check_coverage(self, m: int) -> None:
+        """Raise ValueError unless so few clients a round can cover all `m` in time."""
+        if self.coverage_rounds is not None:
+            check_coverage(self.coverage_rounds, m, clients_per_round(self.participation, m))
+
+    def objective(self, objective: Objective) -> Objective:
+        """`objective` with the preset's regulariser where it leaves that open."""
+        if objective.regularizer is not None:
+            return objective
+        return objective.changed(regularizer=PRESETS[self.preset].regularizer)
+
+    def steps(self, problem: Problem) -> Array:
+        """The step of every client, shape (m,), before what changes with the rounds."""
+        raise NotImplementedError
+
+    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
+        """The server's point.
+
+        `Z` (m, n) are the uploads, `S` the newly selected clients, and `scale` (m,) that of the
+        noise of each upload, NaN for the first ones.
+        """
+        raise NotImplementedError
+
+    def local_round(
+        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
+    ) -> tuple[Array, Array]:
+        """The local steps of the clients `S`: their parameters (s, n) and last mu (s,)."""
+        raise NotImplementedError
+
+    def round_start(self, W: Array, Z: Array, x: Array) -> Array:
+        """Where the local steps of clients with parameters `W` and uploads `Z` start."""
+        return W
+
+    def noise_scale(
+        self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any
+    ) -> Array:
+        """Scale of the noise of the clients `S`, shape (s,).
+
+        `gap` is ``w_i - x`` at the start of the round, `mu` that of its last step, and `plan`
+        the `PrivacyPlan` of a run with a mechanism.
+        """
+        return self.noise_model.scale(G, self.epsilon, mu)
+
+    def may_upload(
+        self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
+    ) -> bool:
+        """Whether the noise of the clients `S` hides rounding too, by what is public."""
+        return True
+
+    def plan(self, problem: Problem, participations: NDArray[np.int64]) -> PrivacyPlan | None:
+        """The plan of a run in which each client uploads so often; None without a mechanism."""
+        return None
+
+    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
+        """What the compiled stages need to know, for n coordinates."""
+        return ()
+
+    def stages(self, client: Any) -> tuple[Any, Any]:
+        """The compiled `aggregate` and `local_round`: see `fedepm_fast.kernels.engine`.
+
+        `client` is a client's objective, as `kernels.losses.objective_device` gives it.
+        """
+        raise NotImplementedError
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the class has compiled stages of its own: inherited ones are of its base."""
+        return "stages" in vars(type(self))
+
+    def advice(self, problem: Problem) -> str:
+        """What to change when a run with these parameters diverges."""
+        return "smaller steps, or data brought to one scale, may keep it stable"
+
+    def describe(self) -> dict[str, Any]:
+        """Name and parameters as plain values, for records."""
+        own = {name: _plain(value) for name, value in dataclasses.asdict(self).items()}
+        values: dict[str, Any] = {"name": self.name, **own}
+        if self.mechanism is not None:
+            del values["epsilon"]  # the paper's, which nothing depends on then
+            values["mechanism"] = self.mechanism.describe()
+        return values
+
+
+def _plain(value: Any) -> Any:
+    """A parameter of an algorithm of the user's as JSON has it."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

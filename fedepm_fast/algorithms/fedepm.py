@@ -1,0 +1,366 @@
+"""FedEPM, the exact penalty method (Zhou and Li)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import check_choice, check_real
+from ..objectives import Problem
+from ..privacy.mechanisms import (
+    FOR_ROUNDING,
+    LARGEST,
+    MECHANISMS,
+    NOISE_SHARE,
+    drift,
+    gradient_rounding,
+    hides_rounding,
+    rounding_share,
+    upload_sensitivity,
+)
+from ._base import PRESETS, STEPS, Algorithm, Array, Clients, PrivacyPlan
+from ._operators import ens, penalty_parameter, soft_threshold
+
+# Where the compiled stages find their constants.
+_LAM, _ETA, _C, _ALPHA, _START, _BY_VARIANCE, _NO_WEIGHT = range(7)
+_CLIP, _ROUNDING, _NOISE_SHARE, _DRIFT, _LARGEST = range(7, 12)
+
+#: The weight in ENS of a client that never uploaded, to the largest one, where uploads are weighed.
+NO_WEIGHT = 1e-9
+
+#: Where a client's local steps of a round start: at its own hidden parameter w_i, at its last
+#: upload z_i, or at the server's point x.
+STARTS = ("own", "released", "broadcast")
+
+#: How the server weighs uploads: all alike; alike, but without clients that never uploaded; or by
+#: the inverse variance of their noise, which with a mechanism is public.
+AGGREGATIONS = ("equal", "uploaded", "inverse_variance")
+
+
+@dataclass(frozen=True)
+class FedEPM(Algorithm):
+    """The exact penalty method.
+
+    Parameters
+    ----------
+    lam : float, optional
+        Weight of the l1 part of the penalty, at least 0; ``eta / 2`` by default.
+    eta : float, optional
+        Weight of the quadratic part, above 0; ``(0.02*m + 1) * (rho + 0.1) * 1e-5`` by default.
+    step : {"1/d", "1"}, optional
+        Overrides the preset's ``step_i``, ``1/d_i`` or 1.
+    start : {"own", "released", "broadcast"}, optional
+        Where the local steps of a round start: at the client's parameter w_i, at its last upload
+        z_i, or at the server's point x. ``"own"`` by default; with a mechanism ``"released"``,
+        and never ``"own"``.
+    aggregation : {"equal", "uploaded", "inverse_variance"}, optional
+        How the server weighs uploads: all alike, the default; alike, but without those of clients
+        that have not been selected yet; or by the inverse variance of their noise, which is
+        public with a mechanism and needs one.
+    """
+
+    lam: float | None = None
+    eta: float | None = None
+    step: str | None = None
+    start: str | None = None
+    aggregation: str | None = None
+
+    name: ClassVar[str] = "fedepm"
+    label: ClassVar[str] = "FedEPM"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lam is not None:
+            self._check("lam", check_real, low=0.0)
+        if self.eta is not None:
+            self._check("eta", check_real, low=0.0, open_low=True)
+        if self.step is not None:
+            check_choice("step", self.step, STEPS)
+        if self.start is not None:
+            check_choice("start", self.start, STARTS[1:] if self.mechanism else STARTS)
+        if self.aggregation is not None:
+            known = AGGREGATIONS if self.mechanism else AGGREGATIONS[:2]
+            check_choice("aggregation", self.aggregation, known)
+
+    def _check_mechanism(self, mechanism: Any) -> None:
+        # Exactly these: what a subclass does is not accounted for.
+        if type(mechanism) not in MECHANISMS.values():
+            raise TypeError(
+                "mechanism must be a LaplaceMechanism or GaussianMechanism of "
+                f"fedepm_fast.privacy, got {type(mechanism).__name__}"
+            )
+        if self.preset == "text" or self.noise not in (None, "private"):
+            raise ValueError(
+                "a mechanism brings its own preset and noise, got "
+                f"preset={self.preset!r}, noise={self.noise!r}"
+            )
+        object.__setattr__(self, "preset", "private")
+
+    def resolve(self, problem: Problem) -> Self:
+        resolved = super().resolve(problem)
+        if self.mechanism is not None:
+            mechanism = self.mechanism.resolve(problem.n_samples, problem.n_parameters)
+            resolved = dataclasses.replace(resolved, mechanism=mechanism)
+        m, rho = problem.n_clients, self.participation
+        eta = self.eta if self.eta is not None else (0.02 * m + 1) * (rho + 0.1) * 1e-5
+        lam = self.lam if self.lam is not None else eta / 2
+        step = self.step or PRESETS[self.preset].step
+        private = self.mechanism is not None
+        return dataclasses.replace(
+            resolved,
+            lam=lam,
+            eta=eta,
+            step=step,
+            start=self.start or STARTS[private],
+            aggregation=self.aggregation or AGGREGATIONS[0],
+        )
+
+    def steps(self, problem: Problem) -> Array:
+        """``step_i`` of every client, shape (m,)."""
+        sizes = problem.data.client_sizes
+        return 1.0 / sizes if self.step == STEPS[0] else np.ones(len(sizes))
+
+    def stages(self, client: Any) -> tuple[Any, Any]:
+        return _stages(self.aggregation != "equal", self.mechanism is not None)
+
+    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
+        found = (
+            *self.weights, self.c, self.alpha, STARTS.index(str(self.start)),
+            self.aggregation == "inverse_variance", NO_WEIGHT,
+        )  # fmt: skip
+        if plan is None or self.mechanism is None:
+            return found
+        share = rounding_share(self.mechanism.order, self.local_steps, n)
+        clip = self.mechanism.clip or 0.0
+        return (*found, clip, share, NOISE_SHARE, plan.drift, LARGEST)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """``(lam, eta)`` of resolved parameters."""
+        if self.lam is None or self.eta is None:
+            raise ValueError("lam and eta depend on the data: resolve(problem) fills them in")
+        return self.lam, self.eta
+
+    def advice(self, problem: Problem) -> str:
+        if not problem.has_lipschitz:
+            return "a larger penalty parameter mu0 makes the local steps stable"
+        # A round moves w_i by about k0 * g_i / nu_i, a gradient step that is stable up to 2/r_i.
+        enough = self.local_steps / 2 * (problem.lipschitz() / self.steps(problem)).max()
+        if self.mu0 >= enough:
+            return "the local steps are stable with this mu0"
+        return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
+
+    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
+        lam, eta = self.weights
+        return self.solve(Z, lam / eta, self.upload_weights(scale))
+
+    def upload_weights(self, scale: Array) -> Array | None:
+        """Weights of uploads in ENS, shape (m,); None where all weigh alike.
+
+        `scale` (m,) is that of the noise of each upload, NaN for first ones.
+        """
+        if self.aggregation == "equal" or np.isnan(scale).all():
+            return None
+        if self.aggregation == "uploaded":
+            precision = np.where(np.isnan(scale), 0.0, 1.0)
+        else:
+            precision = (np.nanmin(scale) / scale) ** 2
+        return np.where(precision > NO_WEIGHT, precision, NO_WEIGHT)
+
+    def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:
+        """ENS of the uploads `Z` (m, n)."""
+        return ens(Z, c, weights)
+
+    def local_round(
+        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
+    ) -> tuple[Array, Array]:
+        steps = fedepm_iterates(self, W, x, G, self.steps(problem)[S], tau)
+        return deque(steps, maxlen=1)[0]
+
+    def round_start(self, W: Array, Z: Array, x: Array) -> Array:
+        if self.start == "released":
+            return Z
+        return np.broadcast_to(x, W.shape) if self.start == "broadcast" else W
+
+    def plan(self, problem: Problem, participations: NDArray[np.int64]) -> PrivacyPlan | None:
+        mechanism = self.mechanism
+        if mechanism is None:
+            return None
+        if mechanism.clip is None:
+            raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
+        clip, sizes, n = mechanism.clip, problem.data.client_sizes, problem.n_parameters
+        objective = problem.objective
+        slope = objective.slope_in(mechanism.order)
+        change = 2 * clip / sizes * (1 + FOR_ROUNDING) + 2 * gradient_rounding(clip, sizes, n)
+        if slope is None:
+            raise ValueError(f"the objective {objective.name!r} has no bound on its derivative")
+        moved = drift(clip, slope, objective.curvature, n)
+        multipliers = mechanism.noise_multipliers(participations)
+        return PrivacyPlan(change, multipliers, problem.reg_curvature, moved)
+
+    def noise_scale(
+        self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any
+    ) -> Array:
+        if plan is None:
+            return super().noise_scale(problem, S, gap, G, mu, tau, plan)
+        return plan.multipliers[S] * self.sensitivity(problem, S, gap, tau, plan)
+
+    def sensitivity(
+        self, problem: Problem, S: Clients, gap: Array, tau: int, plan: PrivacyPlan
+    ) -> Array:
+        """How far a record can move the uploads of the clients `S` with a mechanism, shape (s,)."""
+        nu = self._public_steps(problem, S, gap, tau)
+        return upload_sensitivity(plan.change[S], nu, self.weights[1])
+
+    def _public_steps(self, problem: Problem, S: Clients, gap: Array, tau: int) -> list[Array]:
+        """``step_i * mu`` of every local step with a mechanism, each shape (s,)."""
+        iterations = range(tau * self.local_steps, (tau + 1) * self.local_steps)
+        step = self.steps(problem)[S]
+        return [step * penalty_parameter(gap, k, self.mu0, self.c, self.alpha) for k in iterations]
+
+    def may_upload(
+        self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
+    ) -> bool:
+        mechanism = self.mechanism
+        assert mechanism is not None and mechanism.clip is not None
+        nu = self._public_steps(problem, S, gap, tau)
+        share = rounding_share(mechanism.order, self.local_steps, len(x))
+        return hides_rounding(
+            plan, S, gap, x, nu, self.weights[1], clip=mechanism.clip, share=share
+        )
+
+
+def fedepm_iterates(
+    algorithm: FedEPM, W: Array, x: Array, G: Array, step: Array, tau: int
+) -> Iterator[tuple[Array, Array]]:
+    """FedEPM's local steps of round `tau`: ``(W, mu)`` after each.
+
+    ``w_i <- x + soft(step_i*mu*(w_i - x) - g_i, lam) / (eta + step_i*mu)``
+
+    Parameters
+    ----------
+    algorithm : FedEPM
+        Resolved parameters.
+    W, G : ndarray of shape (s, n)
+        Parameters of the selected clients, and their gradients at `x`.
+    x : ndarray of shape (n,)
+        The server's point.
+    step : ndarray of shape (s,)
+        ``step_i`` of the selected clients.
+    tau : int
+        The round.
+    """
+    k0 = algorithm.local_steps
+    lam, eta = algorithm.weights
+    start = W - x
+    for k in range(tau * k0, (tau + 1) * k0):
+        # With a mechanism mu must be public: it keeps to the gap at the start of the round.
+        gap = start if algorithm.mechanism is not None else W - x
+        mu = penalty_parameter(gap, k, algorithm.mu0, algorithm.c, algorithm.alpha)
+        nu = (step * mu)[:, None]
+        W = x + soft_threshold(nu * (W - x) - G, lam) / (eta + nu)
+        yield W, mu
+
+
+@functools.cache
+def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
+    """`aggregate` and `local_round` of FedEPM."""
+
+    from ..kernels._jit import device, stage
+    from ..kernels.engine import copy_into
+    from ..kernels.ens import LARGEST_C, ens_serial
+    from ..kernels.local_steps import fedepm_local_steps_raw
+
+    largest_c = LARGEST_C[8]
+    own, released, _ = range(len(STARTS))
+
+    @device
+    def weigh(scale, by_variance, no_weight, weights):
+        """Weights of the uploads, the largest 1: their sum and the smallest."""
+        least = np.inf
+        for value in scale:
+            if value == value:
+                least = min(least, value)
+        total, smallest = 0.0, np.inf
+        for i in range(scale.size):
+            weights[i] = 1.0
+            if least < np.inf:
+                precision = 1.0 if scale[i] == scale[i] else 0.0
+                if by_variance:
+                    precision = (least / scale[i]) ** 2
+                weights[i] = precision if precision > no_weight else no_weight
+            total += weights[i]
+            smallest = min(smallest, weights[i])
+        return total, smallest
+
+    @stage
+    def aggregate(rows, problem, settings, key, given, state, tau):
+        Z, k = state.Z, settings.constants
+        c = min(k[_LAM] / k[_ETA], largest_c)
+        if weighted:
+            p = state.weights
+            total, smallest = weigh(state.noise_scale, k[_BY_VARIANCE] != 0.0, k[_NO_WEIGHT], p)
+            ens_serial(Z, c, p, total, smallest, False, state.x, state.ens_memory)
+        else:
+            ens_serial(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)
+        return True
+
+    @device
+    def fix_penalties(problem, settings, state, S, first_iteration):
+        """Steps with the public factor ``1 + c*|w_i - x|^2`` of the start of the round, and how
+        far one record can move each upload: see `privacy.upload_sensitivity`.
+
+        Whether the noise hides rounding too: see `privacy.mechanisms.hides_rounding`."""
+        n, safe, k0 = state.x.size, True, settings.constants
+        clip, eta = k0[_CLIP], k0[_ETA]
+        for i in S:
+            w, gap, far, reach = state.W[i], 0.0, 0.0, 0.0
+            for j in range(n):
+                apart = w[j] - state.x[j]
+                gap += apart**2
+                far, reach = max(far, abs(state.x[j])), max(reach, abs(apart))
+            state.rate[i] = problem.step[i] * (1.0 + k0[_C] * gap)
+            s, furthest = 0.0, reach
+            gradient = clip + problem.pull[i] * far
+            for k in range(settings.local_steps):
+                growth = math.pow(k0[_ALPHA], float(first_iteration + k + 1))
+                nu = state.rate[i] * (settings.mu0 * growth)
+                s = (nu * s + problem.change[i]) / (eta + nu)
+                reach = (nu * reach + gradient) / (eta + nu)
+                # Written so that NaN stays.
+                furthest = furthest if reach <= furthest else reach
+            state.sensitivity[i] = s
+            size = far + furthest
+            noise = s * problem.multiplier[i]
+            safe &= size * (1.0 + clip) < k0[_LARGEST] and noise < k0[_LARGEST]
+            safe &= min(s, noise) > 1.0 / k0[_LARGEST]
+            safe &= k0[_DRIFT] * far <= problem.change[i]
+            safe &= s >= k0[_ROUNDING] * size and noise >= k0[_NOISE_SHARE] * size
+        return safe
+
+    @stage
+    def local_round(rows, problem, settings, key, given, state, tau):
+        k = settings.constants
+        S, k0 = state.selected[: state.n_selected[0]], settings.local_steps
+        step, c = problem.step, k[_C]
+        if k[_START] != own:
+            for i in S:
+                copy_into(state.W[i], state.Z[i] if k[_START] == released else state.x)
+        if private:
+            if not fix_penalties(problem, settings, state, S, tau * k0):
+                return False
+            step, c = state.rate, 0.0
+        return fedepm_local_steps_raw(
+            state.W, state.x, state.G, step, S, k[_LAM], k[_ETA], settings.mu0, c, k[_ALPHA],
+            k0, tau * k0, state.W, state.mu,
+        )  # fmt: skip
+
+    return aggregate, local_round
