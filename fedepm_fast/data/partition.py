@@ -251,3 +251,30 @@ class ByColumn(Partitioner):
 PARTITIONERS: dict[str, type[Partitioner]] = {
     cls.name: cls for cls in (RandomCuts, EqualParts, DirichletLabelSkew)
 }
+
+
+def as_partitioner(partition: Any) -> Partitioner:
+    """A partitioner as it is, or one of the client of every row."""
+    if isinstance(partition, Partitioner):
+        return partition
+    if isinstance(partition, (type, str)) or np.ndim(partition) == 0:
+        raise TypeError(
+            "partition must be a partitioner, such as RandomCuts(10), or the client of "
+            f"every row, got {partition!r}"
+        )
+    return ByColumn(partition)
+
+
+def deal(
+    partition: Partitioner, labels: NDArray[Any], seed: int
+) -> tuple[NDArray[np.int64], list[int]]:
+    """The rows of all clients, one client after the other, and how many each holds."""
+    d = len(labels)
+    parts = partition.assign(labels, np.random.default_rng(seed))
+    rows = np.concatenate(parts).astype(np.int64, copy=False)
+    seen = np.zeros(d, bool)
+    if len(rows) == d and rows.min() >= 0 and rows.max() < d:
+        seen[rows] = True
+    if not seen.all():
+        raise ValueError(f"partition must give each of the {d} rows to exactly one client")
+    return rows, [len(part) for part in parts]

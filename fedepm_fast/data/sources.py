@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from .. import datasets
 from .._validation import MAX_SEED, check_choice, check_int, check_parameters
-from . import TASKS, FederatedData, loaders, synthetic
+from . import loaders, synthetic
+from ._federated import FederatedData
+from ._labels import TASKS
 from .partition import PARTITIONERS, ByColumn, Partitioner
 
 CLIENTS = 100

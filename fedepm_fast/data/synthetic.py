@@ -10,7 +10,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from .._validation import MAX_SEED, check_array, check_choice, check_int, check_real
-from . import FederatedData, column_norms, divide_columns
+from ._federated import FederatedData
+from ._scaling import column_norms, divide_columns
 
 Array = NDArray[np.float64]
 

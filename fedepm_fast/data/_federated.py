@@ -1,0 +1,427 @@
+"""Rows of clients, one client after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from .._validation import (
+    MAX_SEED,
+    check_array,
+    check_choice,
+    check_int,
+    numbers_of,
+    ordered_categories,
+)
+from ._clients import join, names_of
+from ._holding import (
+    check_features,
+    check_sizes,
+    digest_of,
+    frozen,
+    own,
+    pieces_of,
+    plain,
+    text_columns,
+)
+from ._labels import TASKS, mapped_labels
+from ._scaling import column_norms, divide_columns
+from ._summary import summary_of
+from .partition import Partitioner, as_partitioner, deal
+
+if TYPE_CHECKING:
+    from ..kernels.losses import ClientRows, NarrowTable
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedData:
+    """Rows of m clients, one client after the other.
+
+    Parameters
+    ----------
+    features : array_like or scipy sparse array, shape (d, n)
+        float64, or float32 if it is given so; sparse input is held as CSR. Arrays are held
+        read-only: one that is read-only already without a copy, any other is copied.
+    labels : array_like of shape (d,)
+        Held as float64.
+    client_sizes : array_like of int, shape (m,)
+        Rows of each client, at least 1.
+    feature_names : sequence of str, optional
+    client_names : sequence of str, optional
+    rows : array_like of int, shape (d,), optional
+        Where each row stood in the table that was split.
+    description : mapping, optional
+        How the data came to be, JSON-able; it goes into results.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument: NaN or inf, an empty client, sizes that do not add up, a
+        description that is not JSON-able.
+    """
+
+    features: Any
+    labels: NDArray[np.float64]
+    client_sizes: NDArray[np.int64]
+    feature_names: tuple[str, ...] | None = None
+    client_names: tuple[str, ...] | None = None
+    rows: NDArray[np.int64] | None = None
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+    _narrow: ClassVar[Any] = None
+
+    def __post_init__(self) -> None:
+        if self.feature_names is None:
+            self._set(feature_names=text_columns(self.features))
+        features = check_features(self.features, self.feature_names)
+        d, n = features.shape
+        labels = check_array("labels", numbers_of("labels", self.labels), shape=(d,))
+        sizes = check_sizes(self.client_sizes, d)
+        # What is held will be frozen, so an array that the caller may write to is copied.
+        self._set(
+            features=own(features, self.features),
+            labels=own(labels, self.labels),
+            client_sizes=sizes,
+            description=plain(self.description),
+        )
+        for name, length in (("feature_names", n), ("client_names", len(sizes))):
+            names = getattr(self, name)
+            if names is not None:
+                names = tuple(map(str, names))
+                if len(names) != length:
+                    raise ValueError(f"{name} must have {length} entries, got {len(names)}")
+                self._set(**{name: names})
+        if self.rows is not None:
+            rows = check_array("rows", self.rows, shape=(d,), dtype=np.int64)
+            if rows.min() < 0:
+                raise ValueError(f"rows must be at least 0, got {rows.min()}")
+            self._set(rows=own(rows, self.rows))
+        self._freeze()
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _freeze(self) -> None:
+        pieces = pieces_of(self.features) if "features" in self.__dict__ else ()
+        for array in (*pieces, self.labels, self.client_sizes, self.rows):
+            if array is not None:
+                array.setflags(write=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"_narrow": self._narrow}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(**state)
+        self._freeze()  # pickle forgets it
+
+    # Constructors -----------------------------------------------------------------------
+
+    @classmethod
+    def from_clients(
+        cls,
+        clients: Iterable[tuple[ArrayLike, ArrayLike]] | Mapping[Any, tuple[ArrayLike, ArrayLike]],
+        *,
+        task: str | None = None,
+        description: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> FederatedData:
+        """From one ``(features, labels)`` pair per client.
+
+        Parameters
+        ----------
+        clients : iterable of pairs of array_like, shapes (d_i, n) and (d_i,)
+            Or a mapping of names to such pairs; the clients are in its order.
+        task : {"classification", "multiclass", "regression"}, optional
+            As in `split`; labels are held as they are unless it is given.
+        description : mapping, optional
+        **kwargs
+            The names, see the class.
+        """
+        if isinstance(clients, Mapping):
+            kwargs["client_names"] = names_of(clients, **kwargs)
+        joined = join(clients, task)
+        kwargs.setdefault("feature_names", joined.feature_names)
+        note = {**(description or {}), **joined.note}
+        return cls(*joined[:3], description=note, **kwargs)
+
+    @classmethod
+    def split(
+        cls,
+        features: ArrayLike,
+        labels: ArrayLike,
+        partition: Partitioner | ArrayLike,
+        *,
+        task: str = "classification",
+        scale: str | None = None,
+        seed: int = 0,
+        feature_names: Iterable[str] | None = None,
+        description: Mapping[str, Any] | None = None,
+    ) -> FederatedData:
+        """Split a table into clients.
+
+        Parameters
+        ----------
+        features : array_like or scipy sparse array, shape (d, n)
+        labels : array_like of shape (d,)
+            For classification any two values, for multiclass any values, strings or whole
+            numbers; unless they are 0, 1, ... already, the smallest becomes 0, the next 1, and
+            so on, and ``description["label_mapping"]`` says so. Ordered categories of pandas are
+            in their order. Real numbers for regression.
+        partition : Partitioner or array_like of shape (d,)
+            How to split, see `fedepm_fast.data.partition`; or the client of every row, numbers or
+            strings.
+        task : {"classification", "multiclass", "regression"}
+        scale : {"unit-norm"}, optional
+            Divide every column by its Euclidean norm over all rows, as the paper does. Columns
+            of zeros stay so, and ``description["zero_columns"]`` names them.
+        seed : int
+            The split is a pure function of the data, the partition and the seed.
+        feature_names : sequence of str, optional
+            By default the column names of a DataFrame, if all of them are strings.
+        description : mapping, optional
+            Added to the description of the result.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument.
+        """
+        check_choice("task", task, TASKS)
+        if scale is not None:
+            check_choice("scale", scale, ("unit-norm",))
+        seed = check_int("seed", seed, high=MAX_SEED)
+        partition = as_partitioner(partition)
+        names = text_columns(features) if feature_names is None else tuple(map(str, feature_names))
+        table = check_features(features, names)
+        d = table.shape[0]
+        if np.shape(labels) != (d,):
+            raise ValueError(f"labels must have shape ({d},), got {np.shape(labels)}")
+        y, found = mapped_labels(labels, task, ordered_categories(labels))
+        note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
+        if names is not None and len(names) != table.shape[1]:
+            raise ValueError(f"feature_names must have {table.shape[1]} entries, got {len(names)}")
+        if scale is not None:
+            # Norms are summed in the order of the table, whatever the split.
+            norms = column_norms(table)
+            note["scale"] = scale
+            if not norms.all():
+                note["zero_columns"] = np.flatnonzero(norms == 0).tolist()
+        data = cls._of_table(table, y, partition, seed, names, note)
+        if scale is not None:
+            held = data.features  # gathered, and no one else's yet
+            for piece in pieces_of(held):
+                piece.setflags(write=True)
+            divide_columns(held, norms)
+            data._freeze()
+        elif not sparse.issparse(table) and table.flags.writeable:
+            data._gather()  # now: the caller may write to the table later
+        return data
+
+    @classmethod
+    def _of_table(
+        cls,
+        table: Any,
+        labels: NDArray[np.float64],
+        partition: Partitioner,
+        seed: int,
+        feature_names: tuple[str, ...] | None,
+        note: Mapping[str, Any],
+        narrow: Callable[[], NarrowTable] | None = None,
+    ) -> FederatedData:
+        """Split a table that is known to be valid; its rows are gathered on first use.
+
+        `narrow`, a function that can be pickled, gives the same table for the kernels.
+        """
+        rows, sizes = deal(partition, labels, seed)
+        data = cls.__new__(cls)
+        data._set(
+            labels=labels[rows],
+            client_sizes=check_sizes(sizes, len(labels)),
+            feature_names=feature_names,
+            client_names=partition.client_names(),
+            rows=rows,
+            description=plain({**note, "partition": partition.describe(), "split_seed": seed}),
+            _narrow=narrow,
+            **({"features": table[rows]} if sparse.issparse(table) else {"_table": table}),
+        )
+        data._freeze()
+        return data
+
+    def resplit(self, partition: Partitioner, seed: int = 0) -> FederatedData:
+        """The same rows, whoever holds them, split into clients anew.
+
+        Parameters
+        ----------
+        partition : Partitioner
+        seed : int
+            The split is a pure function of the rows, the partition and the seed.
+        """
+        return FederatedData._of_table(
+            self.features,
+            self.labels,
+            partition,
+            check_int("seed", seed, high=MAX_SEED),
+            self.feature_names,
+            self.description,
+            self._narrow if self._in_order else None,
+        )
+
+    def subset(self, rows: ArrayLike) -> FederatedData:
+        """Some of the rows, where they are; clients that are left with none drop out.
+
+        Parameters
+        ----------
+        rows : array_like of int, shape (r,)
+            Positions among the d rows held here, increasing, at least one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument.
+        """
+        chosen = check_array("rows", rows, ndim=1, dtype=np.int64)
+        inside = len(chosen) and chosen[0] >= 0 and chosen[-1] < self.n_samples
+        if not inside or (np.diff(chosen) <= 0).any():
+            raise ValueError(
+                f"rows must be increasing positions from 0 to {self.n_samples - 1}, at least one"
+            )
+        sizes = np.diff(np.searchsorted(chosen, self.offsets))
+        kept = np.flatnonzero(sizes)
+        names = self.client_names
+        made = FederatedData.__new__(FederatedData)
+        made._set(
+            labels=self.labels[chosen],
+            client_sizes=sizes[kept],
+            feature_names=self.feature_names,
+            client_names=None if names is None else tuple(names[i] for i in kept),
+            rows=None if self.rows is None else self.rows[chosen],
+            description=dict(self.description),
+            _narrow=self._narrow,
+            **(
+                {"_table": self._table}
+                if "_table" in self.__dict__
+                else {"features": self.features[chosen]}
+            ),
+        )
+        made._freeze()
+        return made
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether the rows are those of the table that was split, as they stand there."""
+        return self.rows is not None and bool((np.diff(self.rows) == 1).all())
+
+    def _gather(self) -> None:
+        """Gather `features` from the table."""
+        self._set(features=frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
+        del self.__dict__["_table"]
+
+    def __getattr__(self, name: str) -> Any:
+        # `features` of a split is gathered on first use: the compiled kernels pack the rows of
+        # the table themselves.
+        if name == "features" and "_table" in self.__dict__:
+            self._gather()
+            return self.features
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @cached_property
+    def is_binary(self) -> bool:
+        """Whether all labels are 0 or 1."""
+        b = self.labels
+        return bool(((b == 0) | (b == 1)).all())
+
+    def packed(self, loss: Any, **parameters: Any) -> ClientRows:
+        """The rows as the compiled kernels of a loss read them, in float64; packed once.
+
+        `parameters` are those of the loss, and weights, as `kernels.losses.pack` takes them.
+        """
+        from ..kernels import losses
+
+        packed = self.__dict__.setdefault("_packed", {})
+        key = (loss, *sorted(parameters.items()))
+        if key not in packed:
+            rows = None
+            if self._narrow is not None:
+                table, rows = self._narrow(), self.rows
+            elif "features" in self.__dict__:
+                table = self.features
+            else:
+                table, rows = self._table, self.rows
+            packed[key] = losses.pack(
+                table, self.labels, self.client_sizes, loss=loss, dtype=np.float64, rows=rows,
+                checked=True, **parameters,
+            )  # fmt: skip
+        return packed[key]
+
+    # What it holds ----------------------------------------------------------------------
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the features are held as CSR."""
+        return "_table" not in self.__dict__ and sparse.issparse(self.features)
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, m."""
+        return len(self.client_sizes)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, n."""
+        table = self.__dict__.get("_table")
+        return int((self.features if table is None else table).shape[1])
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows of all clients, d."""
+        return len(self.labels)
+
+    @property
+    def label_mapping(self) -> dict[str, int] | None:
+        """Which given label became which number; None where none was changed."""
+        return self.description.get("label_mapping")
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """First row of every client, and d; shape (m + 1,)."""
+        return frozen(np.concatenate([[0], np.cumsum(self.client_sizes)]))
+
+    def client(self, i: int) -> tuple[Any, NDArray[np.float64]]:
+        """Features and labels of client i, without a copy where they are dense."""
+        try:
+            rows = self._slices[i]
+        except IndexError:
+            raise IndexError(f"client must be from 0 to {self.n_clients - 1}, got {i}") from None
+        return self.features[rows], self.labels[rows]
+
+    @cached_property
+    def _slices(self) -> list[slice]:
+        return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
+
+    @cached_property
+    def largest_class(self) -> float:
+        """Share of the rows that have the most frequent label."""
+        return float(np.unique(self.labels, return_counts=True)[1].max() / self.n_samples)
+
+    def summary(self) -> str:
+        """One line: source, rows, features, clients, sizes, and what was made of the table.
+
+        For a file that is the columns of labels and clients, how labels were mapped, an index
+        that was left out, and whether columns were scaled.
+        """
+        return summary_of(self)
+
+    def __repr__(self) -> str:
+        return f"<FederatedData {self.summary()}>"
+
+    def content_hash(self) -> str:
+        """SHA-256 of everything that determines a result: rows, labels and clients."""
+        return digest_of(self.features, self.labels, self.client_sizes)

@@ -1,0 +1,57 @@
+"""Labels as the losses read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validation import check_array, check_choice, check_values, numbers_of
+
+TASKS = ("classification", "multiclass", "regression")
+
+
+def mapped_labels(
+    values: ArrayLike, task: str, order: list[Any] | None
+) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Labels as float64, and what the description says of them; `order` as `class_labels`."""
+    check_choice("task", task, TASKS)
+    if task == "regression":
+        return check_array("labels", numbers_of("labels", values)), {"task": task}
+    y, mapping = class_labels(values, two=task == "classification", order=order)
+    return y, {"task": task} | ({} if mapping is None else {"label_mapping": mapping})
+
+
+def class_labels(
+    values: ArrayLike, *, two: bool, order: list[Any] | None = None
+) -> tuple[NDArray[np.float64], dict[str, int] | None]:
+    """Labels as 0.0, 1.0, ..., and the mapping, or None where they are such already.
+
+    They are in increasing order, or in that of `order`.
+
+    Raises
+    ------
+    ValueError
+        If some are missing, there are not exactly two values, or (with `two` False) only one,
+        or more than two that are fractions.
+    """
+    labels = check_values("labels", values)
+    found, codes = np.unique(labels, return_inverse=True)
+    if order is not None:
+        places = {category: k for k, category in enumerate(order)}
+        by_place = np.argsort([places[value] for value in found.tolist()])
+        found, codes = found[by_place], np.argsort(by_place)[codes]
+    if len(found) != 2 and (two or len(found) < 2):
+        shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+        wanted, task = ("exactly", "classification") if two else ("at least", "multiclass")
+        raise ValueError(
+            f"labels must have {wanted} two values for {task}, got {len(found)}: {shown}"
+        )
+    if labels.dtype.kind == "f" and len(found) > 2 and (found != np.round(found)).any():
+        first = labels[labels != np.round(labels)][0]
+        raise ValueError(f"labels must be strings or whole numbers for multiclass, got {first}")
+    y = codes.astype(np.float64)
+    if labels.dtype.kind in "buif" and (found == np.arange(len(found))).all():
+        return y, None
+    return y, {str(name): k for k, name in enumerate(found)}
