@@ -39,9 +39,7 @@ FOR_DEVELOPERS = {"test", "docs", "dev", "bench", "all"}
 #: Numbers that take too long for a test, and smaller ones.
 SMALLER = {
     "trials = 100": "trials = 1",
-    "trials=50": "trials=3",
-    "trials=5,": "trials=1,",
-    "--trials 30": "--trials 2",
+    "trials=60": "trials=3",
     "--trials 60": "--trials 2",
     "fedepm paper": "fedepm paper --trials 1",
 }
