@@ -20,7 +20,8 @@ _METADATA = "parameter"
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
-class Check(NamedTuple):
+@dataclass(frozen=True)
+class Check:
     """A check of `fedepm_fast._validation`, called with the name and the value of an argument."""
 
     function: str
@@ -83,8 +84,10 @@ class Parameter:
     help : str
         A short sentence or less, in the words of the field; for options.
     symbol : str
-        In the paper's notation, for axes and tables; the name by default.
+        In the paper's notation, as LaTeX; empty if it has none.
     unit : str or None
+    label : str
+        For an axis: the name as words, its symbol and its unit, unless something else is given.
     check : callable or None
         Called with name and value, returns the value as it is kept. None is not checked where it
         is the default.
@@ -104,6 +107,7 @@ class Parameter:
     help: str = ""
     symbol: str = ""
     unit: str | None = None
+    label: str = ""
     check: Callable[[str, Any], Any] | None = None
     search: Around | Among | None = None
     option: str = ""
@@ -111,7 +115,9 @@ class Parameter:
     metavar: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "symbol", self.symbol or self.name.replace("_", " "))
+        unit = f"[{self.unit}]" if self.unit else ""
+        words = (self.name.replace("_", " "), self.symbol, unit)
+        object.__setattr__(self, "label", self.label or " ".join(filter(None, words)))
         object.__setattr__(self, "option", self.option or self.name)
 
     @property
@@ -121,9 +127,9 @@ class Parameter:
         return next((_KINDS[word] for word in words if word in _KINDS), None)
 
     @property
-    def label(self) -> str:
-        """For an axis: the symbol and the unit."""
-        return self.symbol if self.unit is None else f"{self.symbol} [{self.unit}]"
+    def several(self) -> bool:
+        """Whether its values are several numbers."""
+        return self.annotation.startswith("tuple[")
 
     def checked(self, value: Any) -> Any:
         """The value as it is kept; an error names the parameter."""
@@ -139,6 +145,7 @@ def param(
     check: Callable[[str, Any], Any] | None = None,
     symbol: str = "",
     unit: str | None = None,
+    label: str = "",
     search: Around | Among | None = None,
     option: str = "",
     shown: str | None = None,
@@ -152,8 +159,8 @@ def param(
     command line knows them without importing what the class needs.
     """
     known = {
-        "help": help, "symbol": symbol, "unit": unit, "check": check, "search": search,
-        "option": option, "shown": shown, "metavar": metavar,
+        "help": help, "symbol": symbol, "unit": unit, "label": label, "check": check,
+        "search": search, "option": option, "shown": shown, "metavar": metavar,
     }  # fmt: skip
     found: Any = dataclasses.field(
         default=default, kw_only=kw_only, init=init, metadata={_METADATA: known}

@@ -7,11 +7,11 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from .._validation import check_real
+from .._parameters import Around, param, real
 from ..objectives import Problem
 from ._base import Algorithm, Array, Clients
 from ._operators import penalty_parameter
@@ -30,11 +30,12 @@ class Averaging(Algorithm, abstract=True):
         The step is ``learning_rate * d_i / sqrt(2*k0 + tau)``.
     """
 
-    learning_rate: float = 2.0
+    learning_rate: float = param(
+        2.0, check=real(low=0.0, open_low=True), search=Around(30.0, 30.0), symbol=r"$\gamma$",
+        help="scale of the gradient steps",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("learning_rate", check_real, low=0.0, open_low=True)
+    tuned: ClassVar[tuple[str, ...]] = ("learning_rate", "local_steps")
 
     def advice(self, problem: Problem) -> str:
         if not problem.has_lipschitz:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._docstrings import inherit_parameters
+from .._parameters import Among, Around, check_fields, choice, integer, param, real
 from .._registry import Registry
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice
 from ..noise import NOISE_MODELS, NoiseModel
 from ..objectives import REGULARIZERS, Objective, Problem
 from ..participation import check_coverage, clients_per_round
@@ -101,21 +102,51 @@ class Algorithm:
         Differentially private uploads, FedEPM only; see `fedepm_fast.privacy`.
     """
 
-    local_steps: int = 12
-    participation: float = 0.5
-    epsilon: float = 0.1
-    preset: str = "released"
-    noise: str | None = None
-    mu0: float = 0.05
-    c: float = 1e-8
-    alpha: float = 1.001
-    coverage_rounds: int | None = None
+    local_steps: int = param(
+        12, check=integer(low=1), symbol="$k_0$", search=Among((4, 8, 12, 16, 20)),
+        help="local steps between two communications, k0",
+    )  # fmt: skip
+    participation: float = param(
+        0.5, check=real(low=0.0, high=1.0, open_low=True), symbol=r"$\rho$",
+        help="share of clients in a round, in (0, 1]",
+    )  # fmt: skip
+    epsilon: float = param(
+        0.1, check=real(low=0.0, open_low=True),
+        symbol=r"$\varepsilon$", label=r"$\varepsilon$ (no privacy guarantee)",
+        help="divides the noise; no privacy guarantee, see --private",
+    )  # fmt: skip
+    preset: str = param(
+        "released", check=choice(PRESETS),
+        help="released: the authors' program; text: the printed equations",
+    )  # fmt: skip
+    noise: str | None = param(
+        None, metavar="MODEL", help="standardized, laplace or none; by default the preset's"
+    )
+    mu0: float = param(
+        0.05, check=real(low=0.0, open_low=True), search=Around(20.0, 20.0),
+        symbol=r"$\mu_0$", label=r"penalty parameter $\mu_0$",
+        help="penalty parameter of the local steps at the start",
+    )  # fmt: skip
+    c: float = param(
+        1e-8, check=real(low=0.0), symbol="$c$", label="penalty growth with the gap $c$",
+        help="growth of the penalty parameter with the gap",
+    )  # fmt: skip
+    alpha: float = param(
+        1.001, check=real(low=1.0), symbol=r"$\alpha$", label=r"penalty growth $\alpha$",
+        help="growth of the penalty parameter in a local step",
+    )  # fmt: skip
+    coverage_rounds: int | None = param(
+        None, check=integer(low=1), symbol="$s_0$", metavar="S0",
+        help="every client takes part at least once in so many rounds",
+    )  # fmt: skip
     mechanism: Mechanism | None = None
 
     #: What results call it: the name of its class, unless the class says otherwise.
     name: ClassVar[str]
     #: What figures and tables call it; the name, unless the class says otherwise.
     label: ClassVar[str]
+    #: Parameters that `tuning.tune` searches if no space is given, as their fields say.
+    tuned: ClassVar[tuple[str, ...]] = ()
     #: What it keeps of each client beside w_i and z_i: a row of n numbers for each name.
     keeps: ClassVar[tuple[str, ...]] = ()
 
@@ -130,10 +161,7 @@ class Algorithm:
             ALGORITHMS.add(cls.name, cls)
 
     def __post_init__(self) -> None:
-        self._check("local_steps", check_int, low=1)
-        self._check("participation", check_real, low=0.0, high=1.0, open_low=True)
-        self._check("epsilon", check_real, low=0.0, open_low=True)
-        check_choice("preset", self.preset, PRESETS)
+        check_fields(self)
         if self.mechanism is not None:
             self._check_mechanism(self.mechanism)
         elif self.preset == "private":
@@ -141,20 +169,12 @@ class Algorithm:
         if self.noise is not None:
             given = tuple(name for name in NOISE_MODELS if name != "private")
             check_choice("noise", self.noise, NOISE_MODELS if self.mechanism else given)
-        self._check("mu0", check_real, low=0.0, open_low=True)
-        self._check("c", check_real, low=0.0)
-        self._check("alpha", check_real, low=1.0)
-        if self.coverage_rounds is not None:
-            self._check("coverage_rounds", check_int, low=1)
 
     def _check_mechanism(self, mechanism: Any) -> None:
         raise ValueError(
             f"mechanism must be None for {type(self).__name__}: it takes many gradients at hidden "
             "points, whose sensitivity has no closed form; use FedEPM, or clip whole updates"
         )
-
-    def _check(self, field: str, check: Any, **bounds: Any) -> None:
-        object.__setattr__(self, field, check(field, getattr(self, field), **bounds))
 
     def resolve(self, problem: Problem) -> Self:
         """This algorithm with every default that depends on preset or data filled in."""

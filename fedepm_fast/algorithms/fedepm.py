@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_real
+from .._parameters import Around, choice, param, real
+from .._validation import check_choice
 from ..objectives import Problem
 from ..privacy.mechanisms import (
     FOR_ROUNDING,
@@ -67,23 +68,34 @@ class FedEPM(Algorithm):
         public with a mechanism and needs one.
     """
 
-    lam: float | None = None
-    eta: float | None = None
-    step: str | None = None
-    start: str | None = None
-    aggregation: str | None = None
+    lam: float | None = param(
+        None, check=real(low=0.0), search=Around(100.0, 100.0),
+        symbol=r"$\lambda$", label=r"l1 penalty $\lambda$",
+        help="weight of the l1 penalty", shown="eta / 2",
+    )  # fmt: skip
+    eta: float | None = param(
+        None, check=real(low=0.0, open_low=True), search=Around(100.0, 100.0),
+        symbol=r"$\eta$", label=r"quadratic penalty $\eta$",
+        help="weight of the quadratic penalty", shown="from m and rho",
+    )  # fmt: skip
+    step: str | None = param(
+        None, check=choice(STEPS), help="1/d or 1; by default the preset's",
+    )  # fmt: skip
+    start: str | None = param(
+        None, metavar="POINT", shown="own; private: released",
+        help="where local steps start: own, released or broadcast",
+    )  # fmt: skip
+    aggregation: str | None = param(
+        None, metavar="WEIGHTS", shown="equal",
+        help="weights of uploads: equal, uploaded or, private, inverse_variance",
+    )  # fmt: skip
 
     name: ClassVar[str] = "fedepm"
     label: ClassVar[str] = "FedEPM"
+    tuned: ClassVar[tuple[str, ...]] = ("lam", "eta", "mu0")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.lam is not None:
-            self._check("lam", check_real, low=0.0)
-        if self.eta is not None:
-            self._check("eta", check_real, low=0.0, open_low=True)
-        if self.step is not None:
-            check_choice("step", self.step, STEPS)
         if self.start is not None:
             check_choice("start", self.start, STARTS[1:] if self.mechanism else STARTS)
         if self.aggregation is not None:

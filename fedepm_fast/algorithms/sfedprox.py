@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .._validation import check_int, check_real
+from .._parameters import Around, integer, param, real
 from ..objectives import Problem
 from ._averaging import Averaging, gradient_stages
 from ._base import Array, PrivacyPlan
@@ -24,16 +24,15 @@ class SFedProx(Averaging):
         Gradient steps per local step.
     """
 
-    prox: float = 1e-5
-    inner_steps: int = 3
+    prox: float = param(
+        1e-5, check=real(low=0.0), search=Around(1000.0, 1000.0), symbol=r"$\mu$",
+        help="weight of the proximal term",
+    )  # fmt: skip
+    inner_steps: int = param(3, check=integer(low=1), help="gradient steps in a local step")
 
     name: ClassVar[str] = "sfedprox"
     label: ClassVar[str] = "SFedProx"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("prox", check_real, low=0.0)
-        self._check("inner_steps", check_int, low=1)
+    tuned: ClassVar[tuple[str, ...]] = ("learning_rate", "prox", "local_steps")
 
     def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
         """Each step takes `inner_steps` gradient steps on ``f_i(v) + prox/2*|v - x|^2``, from x."""
