@@ -1,23 +1,16 @@
-"""Progress of sweeps and tunings."""
+"""Progress of what takes long."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from time import monotonic
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Tell = Callable[[int, int, int], Any]
 
 
-class Finished(Protocol):
-    """What has been done: a run, a trial."""
-
-    @property
-    def error(self) -> str | None:
-        """Why it failed, or None."""
-
-
-class Counting(AbstractContextManager["Counting"]):
+class Counting:
     """Counts runs, and tells a function of ``(done, total, failed)``.
 
     Parameters
@@ -27,81 +20,69 @@ class Counting(AbstractContextManager["Counting"]):
     tell : callable, optional
     """
 
-    def __init__(self, done: int, total: int, tell: Callable[[int, int, int], Any] | None = None):
+    def __init__(self, done: int, total: int, tell: Tell | None = None) -> None:
         self.done, self.total, self.failed = done, total, 0
         self.tell = tell
 
-    def __exit__(self, *exc: Any) -> None:
-        pass
-
-    def others(self, count: int) -> None:
-        """Take note of runs that another program has stored."""
-        self.done += count
-        self.update(())
-
-    def update(self, outcomes: Sequence[Finished]) -> None:
-        """Take note of runs that are stored."""
-        self.failed += sum(outcome.error is not None for outcome in outcomes)
-        self.done += len(outcomes)
+    def update(self, errors: Iterable[str | None], others: int = 0) -> None:
+        """Take note of runs that are stored: why each failed, or None; and of how many `others`
+        another program has stored."""
+        for error in errors:
+            self.done += 1
+            self.failed += error is not None
+        self.done += others
         if self.tell is not None:
             self.tell(self.done, self.total, self.failed)
 
 
-class Bar(Counting):
-    """A bar on standard error: runs done, runs a second, time left."""
+@contextmanager
+def bars(shown: bool = True, *, transient: bool = False) -> Iterator[Callable[..., None] | None]:
+    """Progress bars on standard error, to call with what is under way, how much of it is done, of
+    how much, and how much of that failed; None unless `shown`."""
+    if not shown:
+        yield None
+        return
+    from rich import progress
+    from rich.console import Console
 
-    def __init__(self, done: int, total: int, what: str = "runs") -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Any:
+            speed = task.finished_speed or task.speed
+            return "" if speed is None else f"{speed:.3g} {task.description}/s"
 
-        super().__init__(done, total)
-        self.first, self.what = done, what
-        self.bar = Progress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[failed]}"),
-            console=Console(stderr=True),
-            refresh_per_second=4,
-        )
-        self.task = self.bar.add_task("", total=total, completed=done, rate="", failed="")
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        Rate(),
+        progress.TimeRemainingColumn(elapsed_when_finished=True),
+        progress.TextColumn("{task.fields[failed]}"),
+    )
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, transient=transient) as drawn:
+        tasks: dict[str, Any] = {}
 
-    def __enter__(self) -> Bar:
-        self.bar.start()
-        self.began = monotonic()
-        return self
+        def show(what: str, done: int, total: int, failed: int = 0) -> None:
+            if what not in tasks:
+                tasks[what] = drawn.add_task(what, total=total, completed=done, failed="")
+            told = f"{failed} failed" if failed else ""
+            drawn.update(tasks[what], completed=done, failed=told)
 
-    def __exit__(self, *exc: Any) -> None:
-        self.bar.stop()
-
-    def others(self, count: int) -> None:
-        self.first += count  # they are not this program's rate
-        super().others(count)
-
-    def update(self, outcomes: Sequence[Finished]) -> None:
-        super().update(outcomes)
-        rate = (self.done - self.first) / max(monotonic() - self.began, 1e-3)
-        self.bar.update(
-            self.task,
-            completed=self.done,
-            rate=f"{rate:.3g} {self.what}/s",
-            failed=f"{self.failed} failed" if self.failed else "",
-        )
+        yield show
 
 
-def as_progress(
-    progress: bool | Callable[[int, int, int], Any], done: int, total: int, what: str = "runs"
-) -> Counting:
+@contextmanager
+def counting(
+    progress: bool | Tell, done: int, total: int, what: str = "runs"
+) -> Iterator[Counting]:
     """What to tell of the progress: a bar, if standard error is a terminal, or a callable."""
     if callable(progress):
-        return Counting(done, total, progress)
+        yield Counting(done, total, progress)
+        return
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be a bool or a callable, got {progress!r}")
-    return Bar(done, total, what) if progress and sys.stderr.isatty() else Counting(done, total)
+    with bars(progress and sys.stderr.isatty()) as show:
+        tell = None if show is None else lambda *counts: show(what, *counts)
+        if tell is not None:
+            tell(done, total, 0)
+        yield Counting(done, total, tell)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
@@ -291,44 +291,6 @@ def announce_compilation() -> None:
 
     told = "compiling kernels, the first time only ..."
     on_compile(lambda kernel: print(told, file=sys.stderr, flush=True))
-
-
-@contextmanager
-def bar(live: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    """Progress bars, to call with what is under way, how much is done, and of how much.
-
-    None unless `live`.
-    """
-    if not live:
-        yield None
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, transient=True) as shown:
-        tasks: dict[str, TaskID] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total)
-            shown.update(tasks[what], completed=done)
-
-        yield show
 
 
 def live(quiet: bool) -> bool:

@@ -42,6 +42,7 @@ def paper(
     """
     from .._extras import require
     from .._files import check_writable_folder
+    from .._progress import bars
     from ..paper import evaluate
     from ..sweeps import SweepInterrupted
 
@@ -50,7 +51,7 @@ def paper(
     out = check_writable_folder("out", out)
     store = out / "runs.sqlite" if store is None else store
     common.announce_compilation()
-    with common.bar(common.live(quiet)) as progress:
+    with bars(common.live(quiet), transient=True) as progress:
         try:
             evaluation = evaluate(trials, seed=seed, jobs=jobs, store=store, progress=progress)
         except SweepInterrupted as interrupted:

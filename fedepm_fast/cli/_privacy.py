@@ -164,6 +164,7 @@ def tradeoff(
     json: common.Json = False,
 ) -> None:
     """What privacy costs: f(x)/m and accuracy against each client's total epsilon."""
+    from .._progress import bars
     from ..privacy.tradeoff import tradeoff as compute
 
     try:
@@ -180,7 +181,7 @@ def tradeoff(
             seed=split_seed, objective="logistic", **common.options_of(ctx, common.OF_DATA)
         )
 
-    with common.bar(common.live(quiet or json)) as show:
+    with bars(common.live(quiet or json), transient=True) as show:
         found = compute(
             split, epsilons=budgets, trials=trials, seed=seed,
             public_scaling=public_scaling or data == "adult",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,6 @@ from ..result import SHARED_SEED
 from . import _history
 
 Array = NDArray[np.float64]
-
-Item = tuple[str, int, int, int]
-"""A run to do as (run_id, index of its cell, seed, trial)."""
-
-Task = Sequence[Item]
 
 #: What is kept of a run beside its history: entries of `Result.summary`, the reasons joined
 #: by ``+``, and an `snr` that is infinite or NaN as it is.
@@ -35,24 +30,6 @@ MEASURES = (
     "reasons",
     "guarantee",
 )
-
-
-class Outcome(NamedTuple):
-    """What came of one run."""
-
-    run_id: str
-    cell: int
-    seed: int
-    trial: int
-    error: str | None
-    """Why it failed, or None."""
-    measures: tuple[Any, ...]
-    """In the order of `MEASURES`; empty if it failed."""
-    history: bytes | None
-    versions: str
-    machine: str
-    seconds: float
-    """What it took, with what is around it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
-import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
 from threading import Event, Thread
 from time import sleep
 from typing import Any
 
 from .. import __version__
 from .._extras import require
+from .._threads import ThreadPool, cpus
 from .._validation import check_choice, check_int
-from ..store._record import Outcome, Task
 from ._cells import Cell
-from ._execute import execute_installed, execute_task, install, uninstall
+from ._execute import Done, Task, execute_elsewhere, execute_task, install
 
-Outcomes = Future[list[Outcome]]
+Futures = Future[list[Done]]
 
 
 class Backend:
@@ -44,14 +43,13 @@ class Backend:
     def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
         self.cells, self.keep_x = cells, keep_x
         self.jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
-        self.sweep = uuid.uuid4().hex
 
     @property
     def slots(self) -> int:
         """Tasks to have submitted at a time, enough to keep all workers busy."""
         return 2 * self.jobs
 
-    def submit(self, task: Task) -> Outcomes:
+    def submit(self, task: Task) -> Futures:
         """Start a task."""
         raise NotImplementedError
 
@@ -66,46 +64,6 @@ class Backend:
         raise NotImplementedError
 
 
-def cpus() -> int:
-    """CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class ThreadPool:
-    """Threads of this process.
-
-    They are daemons, unlike those of `concurrent.futures`: after Ctrl-C nothing waits for a
-    run that takes minutes.
-    """
-
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-        self.tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        for _ in range(jobs):
-            Thread(target=self._work, name="fedepm-pool", daemon=True).start()
-
-    def _work(self) -> None:
-        while (given := self.tasks.get()) is not None:
-            future, task = given
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(task())
-            except BaseException as error:
-                future.set_exception(error)
-
-    def submit(self, task: Callable[[], Any]) -> Future[Any]:
-        """Start a task, as soon as a thread is free."""
-        future: Future[Any] = Future()
-        self.tasks.put((future, task))
-        return future
-
-    def close(self) -> None:
-        """End the threads that are idle, and the others after their tasks."""
-        for _ in range(self.jobs):
-            self.tasks.put(None)
-
-
 class Threads(Backend):
     """Threads of this process."""
 
@@ -116,7 +74,7 @@ class Threads(Backend):
         self.stopped = Event()
         self.pool = ThreadPool(self.jobs)
 
-    def submit(self, task: Task) -> Outcomes:
+    def submit(self, task: Task) -> Futures:
         return self.pool.submit(lambda: execute_task(self.cells, task, self.keep_x, self.stopped))
 
     def stop(self) -> None:
@@ -128,7 +86,11 @@ class Threads(Backend):
 
 
 class Processes(Backend):
-    """Processes of this machine, by joblib's loky: no ``__main__`` guard is needed."""
+    """Processes of this machine, by joblib's loky: no ``__main__`` guard is needed.
+
+    Not by `joblib.Parallel`, which does one job in this process, where a run that kills it takes
+    the sweep along, and which drops what other workers have under way when one dies.
+    """
 
     def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
         super().__init__(cells, keep_x, jobs)
@@ -138,20 +100,15 @@ class Processes(Backend):
     def _start(self) -> None:
         one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
         self.executor = self.loky.ProcessPoolExecutor(
-            self.jobs,
-            initializer=_start_worker,
-            initargs=(self.sweep, self.cells, os.getpid()),
-            env=one,
+            self.jobs, initializer=_start_worker, initargs=(self.cells, os.getpid()), env=one
         )
 
-    def submit(self, task: Task) -> Outcomes:
+    def submit(self, task: Task) -> Futures:
         for _ in range(2):
             try:
-                return self.executor.submit(
-                    execute_installed, self.sweep, __version__, task, self.keep_x
-                )
+                return self.executor.submit(execute_elsewhere, None, __version__, task, self.keep_x)
             except self.loky.process_executor.BrokenProcessPool:  # a worker died: start anew
-                self.executor.shutdown(wait=True, kill_workers=True)
+                self.close()
                 self._start()
         raise RuntimeError("worker processes do not start")
 
@@ -159,9 +116,9 @@ class Processes(Backend):
         self.executor.shutdown(wait=True, kill_workers=True)
 
 
-def _start_worker(sweep: str, cells: Sequence[Cell], parent: int) -> None:
+def _start_worker(cells: Sequence[Cell], parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the sweep's to answer
-    install(sweep, cells)
+    install(cells)
     Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
@@ -181,32 +138,18 @@ class Dask(Backend):
         distributed: Any = require("distributed", "dask", "the backend 'dask'")
         # A cluster of our own has its dashboard at any free port, not at one that may be taken.
         own = {"dashboard_address": "127.0.0.1:0"} if address is None else {}
-        self.client = (
-            address
-            if isinstance(address, distributed.Client)
-            else distributed.Client(address, timeout=10, **own)
-        )
-        self.ours = self.client is not address
+        self.ours = not isinstance(address, distributed.Client)
+        self.client = distributed.Client(address, timeout=10, **own) if self.ours else address
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         super().__init__(cells, keep_x, jobs or sum(w["nthreads"] for w in workers) or 1)
-
-        class Cells(distributed.WorkerPlugin):
-            """Ships the cells once to every worker, those that come later included."""
-
-            def __init__(self, sweep: str, cells: Sequence[Cell]) -> None:
-                self.name, self.cells = sweep, cells
-
-            def setup(self, worker: Any) -> None:
-                install(self.name, self.cells)
-
-            def teardown(self, worker: Any) -> None:
-                uninstall(self.name)
-
-        self.client.register_plugin(Cells(self.sweep, cells), name=self.sweep)
         self.executor = self.client.get_executor(pure=False, retries=3)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            # The result of a task: made again where its worker dies, brought to those that join.
+            self.shipped = self.client.submit(_itself, cells, pure=False)
 
-    def submit(self, task: Task) -> Outcomes:
-        return self.executor.submit(execute_installed, self.sweep, __version__, task, self.keep_x)
+    def submit(self, task: Task) -> Futures:
+        return self.executor.submit(execute_elsewhere, self.shipped, __version__, task, self.keep_x)
 
     def check(self) -> None:
         if self.client.status != "running":
@@ -215,9 +158,13 @@ class Dask(Backend):
     def close(self) -> None:
         if self.client.status == "running":
             self.executor.shutdown(wait=False)
-            self.client.unregister_worker_plugin(self.sweep)
+            self.shipped.release()
         if self.ours:
             self.client.close()
+
+
+def _itself(cells: Sequence[Cell]) -> Sequence[Cell]:
+    return cells
 
 
 class Ray(Backend):
@@ -234,24 +181,14 @@ class Ray(Backend):
         super().__init__(cells, keep_x, jobs or int(ray.cluster_resources().get("CPU", 1)))
         self.ray = ray
         self.shipped = ray.put(cells)
-        self.work = ray.remote(num_cpus=1, max_retries=3)(_execute_shipped)
+        self.work = ray.remote(num_cpus=1, max_retries=3)(execute_elsewhere)
 
-    def submit(self, task: Task) -> Outcomes:
-        return self.work.remote(self.shipped, self.sweep, __version__, task, self.keep_x).future()
+    def submit(self, task: Task) -> Futures:
+        return self.work.remote(self.shipped, __version__, task, self.keep_x).future()
 
     def close(self) -> None:
         if self.ours:
             self.ray.shutdown()
-
-
-def _execute_shipped(
-    cells: Sequence[Cell], sweep: str, version: str, task: Task, keep_x: bool
-) -> list[Outcome]:
-    install(sweep, cells)
-    try:
-        return execute_installed(sweep, version, task, keep_x)
-    finally:
-        uninstall(sweep)
 
 
 BACKENDS: dict[str, Callable[..., Backend]] = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import warnings
 from collections.abc import Sequence
 from functools import cache
 from threading import Event
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import __version__
 from ..data import FederatedData
@@ -18,8 +17,22 @@ from ..randomness import split_seed
 from ..result import DivergenceWarning, Result
 from ..runner import run, versions
 from ..store import _history
-from ..store._record import MEASURES, Outcome, Task
+from ..store._record import MEASURES, Record
 from ._cells import Cell
+
+Item = tuple[str, int, int, int]
+"""A run to do as (run_id, index of its cell, seed, trial)."""
+
+Task = Sequence[Item]
+
+
+class Done(NamedTuple):
+    """A run that has been executed."""
+
+    cell: int
+    record: Record
+    seconds: float
+    """What it took, with what is around it."""
 
 
 def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:
@@ -41,20 +54,19 @@ def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:
 
 def execute_task(
     cells: Sequence[Cell], task: Task, keep_x: bool = False, stop: Event | None = None
-) -> list[Outcome]:
+) -> list[Done]:
     """Execute runs one after the other; neighbours that share a split share its data.
 
-    A run that raises is an outcome with its message. Runs that `stop` leaves out have none.
+    A run that raises is done, with its message. Runs that `stop` leaves out are not.
     """
-    outcomes: list[Outcome] = []
+    done: list[Done] = []
     key, data = None, None
-    machine = socket.gethostname()
-    for run_id, index, seed, trial in task:
+    for item in task:
         if stop is not None and stop.is_set():
             break
+        _, index, seed, trial = item
         cell = cells[index]
         began = perf_counter()
-        error, measures, history = None, (), None
         try:
             if key != (id(cell.source), seed, trial):
                 key, data = None, None  # the old one goes before the new one comes
@@ -62,52 +74,51 @@ def execute_task(
                 key = (id(cell.source), seed, trial)
             assert data is not None
             result = execute(cell, seed, trial, data)
-            measures = _measures(result)
-            history = _history.encode(
-                {name: v for name, v in result.history.items() if keep_x or name != "x"}
-            )
+            kept = {name: v for name, v in result.history.items() if keep_x or name != "x"}
+            record = record_of(cell, item, measures=_measures(result), packed=_history.encode(kept))
         except Exception as failure:
-            error = f"{type(failure).__name__}: {failure}"
-        seconds = perf_counter() - began
-        outcomes.append(
-            Outcome(
-                run_id, index, seed, trial, error, measures, history, _versions(), machine, seconds
-            )
-        )
-    return outcomes
+            record = record_of(cell, item, error=f"{type(failure).__name__}: {failure}")
+        done.append(Done(index, record, perf_counter() - began))
+    return done
 
 
-def _measures(result: Result) -> tuple[Any, ...]:
+def record_of(cell: Cell, item: Item, **found: Any) -> Record:
+    """What is stored of a run that was executed here."""
+    here = {"error": None, "measures": {}, "versions": _versions(), "packed": None}
+    run_id, _, seed, trial = item
+    machine = socket.gethostname()
+    return Record(run_id, cell.parameters, seed, trial, **{**here, "machine": machine, **found})
+
+
+def _measures(result: Result) -> dict[str, Any]:
     found = {**result.summary(), "snr": result.snr, "reasons": "+".join(result.reasons)}
-    return tuple(found[name] for name in MEASURES)
+    return {name: found[name] for name in MEASURES}
 
 
 @cache
-def _versions() -> str:
-    return json.dumps(dict(versions()))
+def _versions() -> dict[str, str]:
+    return dict(versions())
 
 
 # In other processes -------------------------------------------------------------------
 
-_installed: dict[str, Sequence[Cell]] = {}
+_installed: list[Sequence[Cell]] = []
 
 
-def install(sweep: str, cells: Sequence[Cell]) -> None:
-    """Keep the cells of a sweep in this process, so that tasks need only name them."""
-    _installed[sweep] = cells
+def install(cells: Sequence[Cell]) -> None:
+    """Keep the cells of a sweep in this process, which has no other, so that tasks need not
+    bring them."""
+    _installed[:] = [cells]
 
 
-def uninstall(sweep: str) -> None:
-    """Forget the cells of a sweep."""
-    _installed.pop(sweep, None)
-
-
-def execute_installed(sweep: str, version: str, task: Task, keep_x: bool = False) -> list[Outcome]:
-    """`execute_task` with cells that were installed, in a process of our own."""
+def execute_elsewhere(
+    cells: Sequence[Cell] | None, version: str, task: Task, keep_x: bool = False
+) -> list[Done]:
+    """`execute_task` with these cells, or those that were installed, in another process."""
     if version != __version__:
         raise RuntimeError(
             f"this worker has fedepm_fast {__version__}, the sweep was started by {version}"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergenceWarning)
-        return execute_task(_installed[sweep], task, keep_x)
+        return execute_task(_installed[0] if cells is None else cells, task, keep_x)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .._grid import as_axis, check_zips, combinations, is_axis
 from .._validation import check_choice
@@ -17,7 +17,6 @@ from ..algorithms import ALGORITHMS, Algorithm
 from ..data import sources
 from ..objectives import Objective, as_objective
 from ..stopping import RULES, StoppingRule
-from . import Sweep
 from ._cells import Cell
 
 _OBJECTIVE = ("objective", "beta", "regularizer", "delta", "classes")
@@ -25,8 +24,12 @@ _SETTINGS = ("stopping", "rounds", "max_rounds", "max_iterations", "engine")
 _TOP = ("data", "algorithm", "zip", "trials", "seed", *_OBJECTIVE, *_SETTINGS)
 
 
-def read_toml(path: str | os.PathLike[str], trials: int | Iterable[int] | None) -> Sweep:
-    """A sweep from a file; every error begins with its name."""
+T = TypeVar("T")
+
+
+def read_toml(path: str | os.PathLike[str], make: Callable[..., T]) -> T:
+    """What `make` makes of the cells, trials and seeds of a file; every error begins with its
+    name."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -36,17 +39,15 @@ def read_toml(path: str | os.PathLike[str], trials: int | Iterable[int] | None) 
         raise ValueError(f"{path} is not text in UTF-8: {error}") from None
     with _prefixed(f"{path},"):
         try:
-            return read_dict(tomllib.loads(text), path.parent, trials)
+            return make(*read_dict(tomllib.loads(text), path.parent))
         except RecursionError:
             raise ValueError("has values that are nested too deeply") from None
 
 
 def read_dict(
-    specification: Mapping[str, Any],
-    folder: Path | None = None,
-    trials: int | Iterable[int] | None = None,
-) -> Sweep:
-    """A sweep from tables; relative paths of data start from `folder`."""
+    specification: Mapping[str, Any], folder: Path | None = None
+) -> tuple[list[Cell], Any, Any]:
+    """Cells, trials and seeds from tables; relative paths of data start from `folder`."""
     top = dict(specification)
     _check_keys(top, _TOP)
     zips = check_zips(top.pop("zip", ()))
@@ -62,7 +63,7 @@ def read_dict(
         for algorithm_name, algorithm in tables["algorithm"]
         for cell in _cells(top, data_name, data, algorithm_name, algorithm, zips, read)
     ]
-    return Sweep.from_cells(cells, seed=seed, trials=number if trials is None else trials)
+    return cells, number, seed
 
 
 def _cells(

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from .._progress import as_progress
+from .._progress import counting
+from .._threads import cpus
 from .._validation import MAX_SEED, check_choice, check_int
 from ..algorithms import PRESETS, Algorithm
 from ..data import FederatedData
 from ..objectives import Objective, as_objective
 from ..runner import make_problem
 from ..stopping import StoppingRule, as_rule
-from ..sweeps._backends import cpus
 from ..sweeps._cells import RESULTS_VERSION
 from ._folds import OVER, make_folds
 from ._result import TuneResult, TuneTrial
@@ -193,13 +193,13 @@ def tune(
             def told(number: int) -> TuneTrial:
                 return TuneTrial.of(number, ledger.trials[number], weights)
 
-            shown = as_progress(progress, min(len(ledger.trials), trials), trials, "trials")
-            with shown:
+            there = min(len(ledger.trials), trials)
+            with counting(progress, there, trials, "trials") as shown:
                 search = Search(
                     optuna, ledger, axes,
                     sampler=lambda: make_sampler(optuna, made_sampler, axes, seed),
                     pruner=made_pruner, maximize=maximize, evaluate=validation.evaluate,
-                    report=lambda number: shown.update([told(number)]),
+                    report=lambda number: shown.update([told(number).error]),
                 )  # fmt: skip
                 search.run(values_of(axes, resolved, goal), trials)
             made = [told(k) for k in range(min(trials, len(ledger.trials)))]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._threads import ThreadPool
 from ..algorithms import Algorithm
 from ..data import FederatedData
 from ..objectives import Objective
 from ..runner import make_problem, run
-from ..sweeps._backends import ThreadPool
 from ._folds import Fold
 from ._search import Unusable
 from ._space import with_values

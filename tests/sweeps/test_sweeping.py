@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 
 import commands
@@ -11,9 +12,10 @@ from problems import small_data
 from small_sweeps import TIMES, small_sweep, timeless
 
 from fedepm_fast import FedEPM, SFedAvg, SFedProx, Store, Sweep, datasets, run, sweep
+from fedepm_fast._progress import counting
 from fedepm_fast.data import sources
 from fedepm_fast.randomness import split_seed
-from fedepm_fast.store._record import MEASURES, Outcome
+from fedepm_fast.store._record import MEASURES
 from fedepm_fast.sweeps import SweepInterrupted, _backends, _execute
 
 # Doing them ---------------------------------------------------------------------------
@@ -195,14 +197,15 @@ def test_progress_is_told_and_nothing_is_shown_without_a_terminal(capsys):
 
 
 def test_the_bar_counts(monkeypatch):
-    from fedepm_fast._progress import Bar
-
-    bar = Bar(5, 20)
-    with bar:
-        bar.update([Outcome("a", 0, 0, 0, None, (), None, "", "", 1.0)] * 3)
-        bar.update([Outcome("a", 0, 0, 0, "no", (), None, "", "", 1.0)])
-    (task,) = bar.bar.tasks
-    assert (task.completed, task.total, task.fields["failed"]) == (9, 20, "1 failed")
+    """On a terminal: a bar that begins with what there was, and counts what failed."""
+    monkeypatch.setattr("sys.stderr", terminal := io.StringIO())
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    with counting(True, 5, 20) as shown:
+        shown.update([None, None, None, "no"], others=1)
+    written = terminal.getvalue()
+    assert "5/20" in written
+    last = written[written.rindex("runs") :]
+    assert "10/20" in last and "1 failed" in last
 
 
 def test_ctrl_c_keeps_what_finished(tmp_path):
