@@ -11,7 +11,6 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -139,7 +138,7 @@ class Parameter:
 
 
 def param(
-    default: T,
+    default: T = dataclasses.MISSING,  # type: ignore[assignment]
     *,
     help: str,
     check: Callable[[str, Any], Any] | None = None,
@@ -155,6 +154,8 @@ def param(
 ) -> T:
     """A field of a dataclass with its description, see `Parameter` for the arguments.
 
+    Without a default it must be given.
+
     Write literals where options read them (`default`, `help`, `option`, `shown`, `metavar`): the
     command line knows them without importing what the class needs.
     """
@@ -168,13 +169,17 @@ def param(
     return found  # type: ignore[no-any-return]
 
 
-@cache
-def parameters(cls: Any) -> dict[str, Parameter]:
+_FOUND: dict[type, dict[str, Parameter]] = {}
+
+
+def parameters(cls: type) -> dict[str, Parameter]:
     """The parameters of a dataclass by name, inherited ones first.
 
     Fields without a description are parameters too, known by name, type and default.
     """
-    found = {}
+    if cls in _FOUND:
+        return _FOUND[cls]
+    found = _FOUND[cls] = {}
     for f in dataclasses.fields(cls):
         if f.init:
             default = None if f.default is dataclasses.MISSING else f.default
@@ -195,7 +200,6 @@ def check_fields(instance: Any) -> None:
     ValueError, TypeError
         Naming the field.
     """
-    cls: Any = type(instance)
-    for name, parameter in parameters(cls).items():
+    for name, parameter in parameters(type(instance)).items():
         if parameter.check is not None:
             object.__setattr__(instance, name, parameter.checked(getattr(instance, name)))

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import check_int, check_real, check_values
+from .._parameters import check_fields, integer, param, real
+from .._validation import check_values
 from ..randomness import SHUFFLE
 
 Rows = NDArray[np.intp]
@@ -94,15 +95,15 @@ class RandomCuts(Partitioner):
         In [0, 1).
     """
 
-    clients: int
-    min_share: float = 0.01
+    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="number of clients")
+    min_share: float = param(
+        0.01, check=real(low=0.0, high=1.0, open_high=True),
+        help="least rows of a client, as a share of the mean",
+    )  # fmt: skip
     name: ClassVar[str] = "random"
 
     def __post_init__(self) -> None:
-        self._set(
-            clients=check_int("clients", self.clients, low=1),
-            min_share=check_real("min_share", self.min_share, low=0.0, high=1.0, open_high=True),
-        )
+        check_fields(self)
 
     def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         d, m = len(labels), self.clients
@@ -133,11 +134,11 @@ class EqualParts(Partitioner):
     clients : int
     """
 
-    clients: int
+    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="number of clients")
     name: ClassVar[str] = "equal"
 
     def __post_init__(self) -> None:
-        self._set(clients=check_int("clients", self.clients, low=1))
+        check_fields(self)
 
     def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         _check_clients(self.clients, len(labels))
@@ -157,17 +158,15 @@ class DirichletLabelSkew(Partitioner):
         Shares are drawn again until every client holds at least so many rows.
     """
 
-    clients: int
-    concentration: float = 0.5
-    min_samples: int = 1
+    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="number of clients")
+    concentration: float = param(
+        0.5, check=real(low=1e-6, high=1e12), help="of label skew: small is more skewed"
+    )
+    min_samples: int = param(1, check=integer(low=1), help="least rows of a client")
     name: ClassVar[str] = "dirichlet"
 
     def __post_init__(self) -> None:
-        self._set(
-            clients=check_int("clients", self.clients, low=1),
-            concentration=check_real("concentration", self.concentration, low=1e-6, high=1e12),
-            min_samples=check_int("min_samples", self.min_samples, low=1),
-        )
+        check_fields(self)
 
     def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> list[Rows]:
         d, m = len(labels), self.clients

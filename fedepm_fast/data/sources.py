@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import datasets
+from .._parameters import check_fields, integer, param, parameters
 from .._validation import MAX_SEED, check_choice, check_int, check_parameters
 from . import loaders, synthetic
 from ._federated import FederatedData
@@ -108,28 +109,43 @@ def read_adult() -> Table:
     return Table("adult", held, content, "unit-norm")
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read; see `loaders.load` for what each of these means."""
+
+    label: str | int | None = param(
+        None, metavar="COLUMN", help="label column of the file; the last by default"
+    )
+    client_column: str | int | None = param(
+        None, metavar="COLUMN", help="column of the file that names each row's client"
+    )
+    format: str | None = param(
+        None, help="of the file: svmlight, csv, parquet, npy or npz", shown="from its name"
+    )
+    n_features: int | None = param(
+        None, help="features of an SVMlight file", shown="its largest index"
+    )
+    header: bool | None = param(
+        None, help="whether the first line of a CSV file names its columns",
+        shown="what it looks like",
+    )  # fmt: skip
+    separator: str | None = param(
+        None, help="of a CSV file: a character, or tab", shown="one of , ; tab |", metavar="CHAR"
+    )
+
+
 def read_table(
     path: str | os.PathLike[str],
     *,
-    label: str | int | None = None,
-    client_column: str | int | None = None,
-    format: str | None = None,
-    n_features: int | None = None,
-    header: bool | None = None,
-    separator: str | None = None,
     scale: str | None = "unit-norm",
     task: str = "classification",
+    **options: Any,
 ) -> Table:
-    """Read and prepare a table; see `loaders.read_federated` for the arguments and errors."""
-    loaded = loaders.load(
-        path,
-        label=label,
-        client_column=client_column,
-        format=format,
-        n_features=n_features,
-        header=header,
-        separator=separator,
-    )
+    """Read and prepare a table; see `loaders.read_federated` for the errors.
+
+    The options are those of `Reading`.
+    """
+    loaded = loaders.load(path, **dataclasses.asdict(Reading(**options)))
     name = Path(path).name
     with loaders.errors_of(path, loaded):
         return Table.prepare(name, loaded, task=task, scale=scale, source=name)
@@ -204,26 +220,22 @@ class Synthetic(Source):
     """
 
     task: str = "logistic"
-    clients: int = CLIENTS
-    samples: int | None = None
-    features: int = 20
-    heterogeneity: float = 0.0
-    imbalance: float = 0.0
-    label_noise: float = 1.0
-    density: float | None = None
-    n_classes: int = 3
+    clients: int = param(100, check=integer(low=1), symbol="$m$", help="number of clients")
+    samples: int | None = param(None, help="rows in all", shown="200 for each client")
+    features: int = param(20, check=integer(low=1), symbol="$n$", help="number of features")
+    heterogeneity: float = param(0.0, help="how much clients differ; 1 is as much as rows do")
+    imbalance: float = param(0.0, help="deviation of the logarithm of the clients' sizes")
+    label_noise: float = param(1.0, help="noise of the labels")
+    density: float | None = param(None, help="share of entries that are not zero, in (0, 1]")
+    n_classes: int = param(3, help="number of classes, for --objective multinomial")
     scale: str | None = "unit-norm"
-    dtype: str = "float64"
+    dtype: str = param("float64", help="float64 or float32, of the features")
     name: str = field(default="synthetic", init=False)
 
     def __post_init__(self) -> None:
-        clients = check_int("clients", self.clients, low=1)
-        samples = SAMPLES_PER_CLIENT * clients if self.samples is None else self.samples
-        self._set(
-            clients=clients,
-            samples=check_int("samples", samples, low=clients),
-            features=check_int("features", self.features, low=1),
-        )
+        check_fields(self)
+        samples = SAMPLES_PER_CLIENT * self.clients if self.samples is None else self.samples
+        self._set(samples=check_int("samples", samples, low=self.clients))
         self._set(dtype=self._make(0, clients=1, samples=1, features=1).features.dtype.name)
         for name in ("heterogeneity", "imbalance", "label_noise", "density"):
             if getattr(self, name) is not None:
@@ -314,10 +326,12 @@ class Fixed(Source):
 # From options --------------------------------------------------------------------------
 
 _HOW = tuple(
-    dict.fromkeys(["partition", *(f.name for cls in PARTITIONERS.values() for f in fields(cls))])  # type: ignore[arg-type]
+    dict.fromkeys(
+        ["partition", *(name for cls in PARTITIONERS.values() for name in parameters(cls))]
+    )
 )
-_FILE = ("label", "client_column", "format", "n_features", "header", "separator", "scale")
-_SYNTHETIC = tuple(f.name for f in fields(Synthetic) if f.init and f.name != "task")
+_FILE = (*parameters(Reading), "scale")
+_SYNTHETIC = tuple(name for name in parameters(Synthetic) if name != "task")
 
 
 def allowed_options(source: Any) -> tuple[str, ...]:
@@ -385,6 +399,5 @@ def from_options(
 def make_partition(partition: Any = "random", **options: Any) -> Partitioner:
     """The partitioner of that name, with those of its parameters that are given."""
     cls: Any = PARTITIONERS[check_choice("partition", partition, PARTITIONERS)]
-    allowed = [f.name for f in fields(cls)]
-    check_parameters(f"partition {partition!r}", options, allowed)
+    check_parameters(f"partition {partition!r}", options, list(parameters(cls)))
     return cls(**{"clients": CLIENTS, **options})
