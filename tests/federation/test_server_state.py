@@ -177,7 +177,7 @@ def test_a_kill_at_any_moment_changes_nothing(steps, calls):
 def test_a_server_killed_in_earnest_is_restored(tmp_path):
     code = f"""
 import os, sys
-sys.path[:0] = ["tests"]
+sys.path[:0] = ["tests", "tests/federation"]
 from test_server_state import make, story
 story(make({str(tmp_path)!r}))
 os.kill(os.getpid(), 9)
@@ -478,7 +478,7 @@ def test_a_folder_is_one_server_s_until_it_is_closed(tmp_path):
 def test_a_process_that_dies_gives_the_folder_free(tmp_path):
     code = f"""
 import os, sys, time
-sys.path[:0] = ["tests"]
+sys.path[:0] = ["tests", "tests/federation"]
 from test_server_state import make
 server = make({str(tmp_path)!r})
 child = os.fork()
