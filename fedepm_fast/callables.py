@@ -7,7 +7,6 @@ round in Python and calls every loss; server, local steps and noise are the comp
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -18,10 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import engine
 from ._validation import check_array
-from .algorithms import Algorithm, FedEPM
+from .algorithms import Algorithm
 from .callbacks import Callback
-from .kernels.ens import ens
-from .kernels.local_steps import fedepm_local_steps_raw
 from .kernels.noise import laplace
 from .objectives import Problem
 from .randomness import INITIAL_NOISE, NOISE, CounterRandomness
@@ -123,7 +120,7 @@ def run_callables(
     source = _Compiled(seed, trial)
     with np.errstate(over="ignore", invalid="ignore"):
         outcome = engine.simulate(
-            _with_kernels(resolved),
+            resolved.with_kernels(),
             as_problem,
             source,
             limits.rule,
@@ -248,31 +245,3 @@ class _Compiled(CounterRandomness):
     ) -> Array:
         purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
         return laplace(self.seed, self.trial, purpose, tau, clients, n, standardize=standardize)
-
-
-class _FedEPMKernels(FedEPM, abstract=True):
-    """FedEPM's server and local steps by the kernels."""
-
-    def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:
-        return ens(Z, c, weights=weights)
-
-    def local_round(
-        self, problem: Problem, S: NDArray[np.intp], x: Array, W: Array, G: Array, tau: int
-    ) -> tuple[Array, Array]:
-        out, mu = np.empty(W.shape), np.empty(len(S))
-        lam, eta = self.weights
-        k0 = self.local_steps
-        # Where the result is not finite, the run has diverged.
-        fedepm_local_steps_raw(
-            np.ascontiguousarray(W), x, G, self.steps(problem)[S], np.arange(len(S)), lam, eta,
-            self.mu0, self.c, self.alpha, k0, tau * k0, out, mu,
-        )  # fmt: skip
-        return out, mu
-
-
-def _with_kernels(algorithm: Algorithm) -> Algorithm:
-    if type(algorithm) is not FedEPM:
-        return algorithm
-    return _FedEPMKernels(
-        **{f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)}
-    )

@@ -183,7 +183,8 @@ class _Compiled:
             private=mechanism is not None,
         )
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
-        self.clients = arrays.ClientProblem(problem.reg, algorithm.steps(problem), *bounds)
+        steps = algorithm.steps(problem.data.client_sizes)
+        self.clients = arrays.ClientProblem(problem.reg, steps, *bounds)
         self.constants = np.array(algorithm.constants(problem.n_parameters, plan), np.float64)
         self.workspace: Any = workspace(problem.rows)
         self.begin, self.rounds = self._engine.begin, self._engine.rounds
@@ -224,7 +225,9 @@ class _Run:
         # A rule of the user's is asked in Python, the loop knows nothing of it.
         conditions = stopping.conditions if type(stopping) in BUILT_IN else ()
         self.order = (*conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
-        self.state = arrays.new_state(m, n, own=len(algorithm.keeps), work=stages.workspace)
+        self.state = arrays.new_state(
+            m, n, kept=len(algorithm.keeps), shared=len(algorithm.shares), work=stages.workspace
+        )
         self.pieces: list[arrays.History] = []
         self.lists: dict[str, list[Any]] = {
             name: []

@@ -23,8 +23,10 @@ from .algorithms._operators import (
     penalty_parameter,
     soft_threshold,
 )
+from .algorithms._views import AtClients, AtServer
 from .algorithms.fedepm import fedepm_iterates
 from .kernels.engine import _loop as loop
+from .kernels.engine._state import clear
 from .objectives import Problem
 from .participation import clients_per_round, select
 from .randomness import Randomness
@@ -101,7 +103,7 @@ class Reference:
         self.algorithm, self.problem, self.plan = algorithm, problem, plan
         self.randomness, self.noise_model = randomness, algorithm.noise_model
         m = problem.n_clients
-        self._everyone = np.arange(m, dtype=np.intp)
+        self._everyone, self._sizes = np.arange(m, dtype=np.intp), problem.data.client_sizes
         self._per_round = clients_per_round(algorithm.participation, m)
 
     def compile(self, run: Any, *, stepwise: bool) -> None:
@@ -117,13 +119,11 @@ class Reference:
         return None if None in found else np.array(found, np.float64)
 
     def begin(self, settings: Any, key: Any, given: Any, initial: Any, state: Any) -> None:
+        clear(state)
         n = state.W.shape[1]
         unit = self.noise_model.unit(self.randomness, -1, self._everyone, n)
         state.Z[:] = state.W + unit / self.algorithm.mu0
-        state.x[:] = state.W[0]
-        state.snr[:] = state.noise_scale[:] = np.nan
-        for array in (state.own, state.recent, state.totals, state.seconds, state.n_selected):
-            array[:] = 0
+        self._shared = dict(zip(self.algorithm.shares, state.shared, strict=True))
 
     def rounds(
         self, problem: Any, settings: Any, key: Any, given: Any, state: Any, history: Any,
@@ -148,8 +148,14 @@ class Reference:
         return True
 
     def aggregate(self, *arguments: Any) -> bool:
-        state = arguments[-2]
-        state.x[:] = self.algorithm.aggregate(state.Z, self._chosen(state), state.noise_scale)
+        state, tau = arguments[-2:]
+        uploaded = np.asarray(state.uploaded[: state.n_uploaded[0]], np.intp)
+        state.x[:] = self.algorithm.aggregate(
+            AtServer(
+                tau, state.Z, self._chosen(state), uploaded, self._sizes, state.noise_scale,
+                state.x.copy(), self._shared,
+            )
+        )  # fmt: skip
         return True
 
     def evaluate(self, *arguments: Any) -> bool:
@@ -174,14 +180,18 @@ class Reference:
         gap = begin - x
         if plan is not None and not algorithm.may_upload(problem, S, gap, x, tau, plan):
             return False
-        w, mu = algorithm.local_round(problem, S, x, begin, G, tau)
+        clients = AtClients(
+            tau, x, begin, G, self._sizes[S], lambda row, w: problem.gradient(S[row], w),
+            dict(zip(algorithm.keeps, state.kept[:, S], strict=True)), self._shared,
+        )  # fmt: skip
+        w, mu = algorithm.local_round(clients)
         self._scale = algorithm.noise_scale(problem, S, gap, G, mu, tau, plan)
-        self._w = w
+        self._clients, self._w = clients, w
         return bool(np.isfinite(w).all())
 
     def upload(self, *arguments: Any) -> bool:
         state, tau = arguments[-2:]
-        S, n, scale = self._chosen(state), len(state.x), self._scale
+        S, n, scale, w = self._chosen(state), len(state.x), self._scale, self._w
         if self.plan is None or self.algorithm.mechanism is None:
             unit = self.noise_model.unit(self.randomness, tau, S, n)
         else:
@@ -189,11 +199,14 @@ class Reference:
         noise = scale[:, None] * unit
         if not np.isfinite(noise).all():
             return False
-        state.W[S], state.Z[S] = self._w, self._w + noise
+        z = self.algorithm.upload(self._clients, w, noise)
+        state.W[S], state.Z[S] = w, z
+        for kept, rows in zip(state.kept, self._clients.kept.values(), strict=True):
+            kept[S] = rows
         state.noise_scale[S] = scale
         size = np.linalg.norm(noise, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            state.snr[S] = np.where(size == 0, np.inf, np.linalg.norm(self._w, axis=1) / size)
+            state.snr[S] = np.where(size == 0, np.inf, np.linalg.norm(w, axis=1) / size)
         return True
 
     @staticmethod

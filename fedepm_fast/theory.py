@@ -193,7 +193,7 @@ def descent_lemma(
     rounds = check_int("rounds", rounds, low=1)
     problem = make_problem(algorithm, data, objective)
     algorithm = replace(algorithm, noise="none").resolve(problem)
-    r, step = problem.lipschitz(), algorithm.steps(problem)
+    r, step = problem.lipschitz(), algorithm.steps(problem.data.client_sizes)
     (lam, eta), m = algorithm.weights, problem.n_clients
 
     x = np.zeros(problem.n_parameters)
@@ -221,11 +221,12 @@ def _noise_free_iterations(
     m, n = problem.n_clients, problem.n_parameters
     randomness = CounterRandomness(seed)
     m0 = clients_per_round(algorithm.participation, m)
-    W, step, k = np.zeros((m, n)), algorithm.steps(problem), 0
+    lam, eta = algorithm.weights
+    W, step, k = np.zeros((m, n)), algorithm.steps(problem.data.client_sizes), 0
     for tau in range(rounds):
         S = select(randomness, tau, m, m0, algorithm.coverage_rounds)
         # Without noise, an upload is the parameter itself.
-        x = algorithm.aggregate(W, S, np.full(m, np.nan))
+        x = algorithm.solve(W, lam / eta)
         G = np.stack([problem.gradient(i, x) for i in S])
         for w, mu in fedepm_iterates(algorithm, W[S], x, G, step[S], tau):
             W = W.copy()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._base import ALGORITHMS, PRESETS, STEPS, Algorithm, Preset, PrivacyPlan
+from ._views import AtClients, AtServer, Size
 
 if TYPE_CHECKING:
     from .fedepm import AGGREGATIONS, STARTS, FedEPM
@@ -21,11 +22,14 @@ __all__ = [
     "STARTS",
     "STEPS",
     "Algorithm",
+    "AtClients",
+    "AtServer",
     "FedEPM",
     "Preset",
     "PrivacyPlan",
     "SFedAvg",
     "SFedProx",
+    "Size",
 ]
 
 

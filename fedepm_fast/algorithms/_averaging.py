@@ -7,17 +7,25 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._parameters import Around, param, real
 from ..objectives import Problem
-from ._base import Algorithm, Array, Clients
+from ._base import Algorithm
 from ._operators import penalty_parameter
+from ._views import Array, AtClients, AtServer
 
-# Where the compiled stages find their constants.
-C, ALPHA, PROX, INNER_STEPS = range(4)
+
+class Constants(NamedTuple):
+    """What the compiled stages need to know."""
+
+    c: float
+    alpha: float
+    prox: float
+    inner_steps: float
 
 
 @dataclass(frozen=True)
@@ -47,31 +55,32 @@ class Averaging(Algorithm, abstract=True):
             return "the local steps are stable with this learning_rate"
         return f"a learning_rate of {most:.2g} or less makes the local steps stable"
 
-    def steps(self, problem: Problem) -> Array:
-        """``learning_rate * d_i`` of every client, shape (m,)."""
-        return self.learning_rate * problem.data.client_sizes.astype(np.float64)
+    def steps(self, sizes: NDArray[np.int64]) -> Array:
+        """``learning_rate * d_i`` of every client, shape (s,)."""
+        return self.learning_rate * sizes.astype(np.float64)
 
-    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
-        return Z[S].mean(axis=0)
+    def rate(self, clients: AtClients, row: int) -> float:
+        """``gamma_i`` of the client in a row."""
+        size = clients.sizes[row]
+        return learning_rate(self.learning_rate, size, self.local_steps, clients.tau)
 
-    def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
-        """The local iterates of client i, starting from `x`, where its gradient is `g`."""
+    def aggregate(self, server: AtServer) -> Array:
+        return server.Z[server.selected].mean(axis=0)
+
+    def round_start(self, W: Array, Z: Array, x: Array) -> Array:
+        return np.broadcast_to(x, W.shape)
+
+    def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
+        """The local iterates of the client in a row, starting from x."""
         raise NotImplementedError
 
-    def rate(self, problem: Problem, i: int, tau: int) -> float:
-        """``gamma_i`` of round `tau`."""
-        size = problem.data.client_sizes[i]
-        return learning_rate(self.learning_rate, size, self.local_steps, tau)
-
-    def local_round(
-        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
-    ) -> tuple[Array, Array]:
-        new, gap = np.empty_like(W), np.empty_like(W)
-        for row, i in enumerate(S):
+    def local_round(self, clients: AtClients) -> tuple[Array, Array]:
+        new, gap = np.empty_like(clients.W), np.empty_like(clients.W)
+        for row in range(len(new)):
             # Iteration k's mu takes the gap before that step, hence the last two iterates.
-            *before, new[row] = deque(self.iterates(problem, i, x, G[row], tau), maxlen=2)
-            gap[row] = before[0] - x if before else 0.0
-        last = (tau + 1) * self.local_steps - 1
+            *before, new[row] = deque(self.iterates(clients, row), maxlen=2)
+            gap[row] = before[0] - clients.x if before else 0.0
+        last = (clients.tau + 1) * self.local_steps - 1
         return new, penalty_parameter(gap, last, self.mu0, self.c, self.alpha)
 
 
@@ -84,21 +93,20 @@ def learning_rate(scale: float, size: float, local_steps: int, tau: int) -> floa
 def gradient_stages(client: Any) -> tuple[Any, Any]:
     """`aggregate` and `local_round` of SFedAvg and SFedProx, given one client's objective."""
     from ..kernels._jit import stage
-    from ..kernels.engine import average_selected
+    from ..kernels.engine import average_selected, reader
     from ..kernels.local_steps import gradient_steps_kernel
 
-    gradient_steps = gradient_steps_kernel(client)
+    gradient_steps, read = gradient_steps_kernel(client), reader(Constants)
 
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
-        k = settings.constants
-        S, k0 = state.selected[: state.n_selected[0]], settings.local_steps
+        k, k0 = read(settings.constants), settings.local_steps
+        S = state.selected[: state.n_selected[0]]
         for i in S:
             state.rate[i] = problem.step[i] / math.sqrt(2.0 * k0 + tau)
         return gradient_steps(
-            rows, problem.reg, S, state.x, state.G, state.rate, k[PROX], settings.mu0,
-            k[C], k[ALPHA], k0, int(k[INNER_STEPS]), tau * k0, state.work, state.W,
-            state.mu,
+            rows, problem.reg, S, state.x, state.G, state.rate, k.prox, settings.mu0, k.c,
+            k.alpha, k0, int(k.inner_steps), tau * k0, state.work, state.W, state.mu,
         )  # fmt: skip
 
     return average_selected, local_round

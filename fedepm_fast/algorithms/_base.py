@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,9 +18,7 @@ from ..noise import NOISE_MODELS, NoiseModel
 from ..objectives import REGULARIZERS, Objective, Problem
 from ..participation import check_coverage, clients_per_round
 from ..privacy.mechanisms import Mechanism
-
-Array = NDArray[np.float64]
-Clients = NDArray[np.intp]
+from ._views import Array, AtClients, AtServer, Clients, Sized
 
 #: How a client's step scales its penalty parameter mu: ``"1/d"`` divides by its number of
 #: samples, ``"1"`` does not.
@@ -147,8 +146,10 @@ class Algorithm:
     label: ClassVar[str]
     #: Parameters that `tuning.tune` searches if no space is given, as their fields say.
     tuned: ClassVar[tuple[str, ...]] = ()
-    #: What it keeps of each client beside w_i and z_i: a row of n numbers for each name.
+    #: What each client keeps beside w_i and z_i: n numbers for each name.
     keeps: ClassVar[tuple[str, ...]] = ()
+    #: What the server sends to the clients beside x: n numbers for each name.
+    shares: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, *, abstract: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -176,8 +177,8 @@ class Algorithm:
             "points, whose sensitivity has no closed form; use FedEPM, or clip whole updates"
         )
 
-    def resolve(self, problem: Problem) -> Self:
-        """This algorithm with every default that depends on preset or data filled in."""
+    def resolve(self, problem: Sized) -> Self:
+        """This algorithm with every default that depends on preset or size filled in."""
         noise = self.noise_model
         if problem.n_parameters < noise.min_features:
             raise ValueError(
@@ -202,27 +203,30 @@ class Algorithm:
             return objective
         return objective.changed(regularizer=PRESETS[self.preset].regularizer)
 
-    def steps(self, problem: Problem) -> Array:
-        """The step of every client, shape (m,), before what changes with the rounds."""
+    def steps(self, sizes: NDArray[np.int64]) -> Array:
+        """The step of clients of so many samples, shape (s,), before what changes with rounds."""
         raise NotImplementedError
 
-    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
-        """The server's point.
+    # The hooks: what server and clients do in a round ------------------------------------
 
-        `Z` (m, n) are the uploads, `S` the newly selected clients, and `scale` (m,) that of the
-        noise of each upload, NaN for the first ones.
-        """
-        raise NotImplementedError
-
-    def local_round(
-        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
-    ) -> tuple[Array, Array]:
-        """The local steps of the clients `S`: their parameters (s, n) and last mu (s,)."""
+    def aggregate(self, server: AtServer) -> Array:
+        """The server's point, shape (n,)."""
         raise NotImplementedError
 
     def round_start(self, W: Array, Z: Array, x: Array) -> Array:
         """Where the local steps of clients with parameters `W` and uploads `Z` start."""
         return W
+
+    def local_round(self, clients: AtClients) -> tuple[Array, Array]:
+        """The selected clients' parameters after their local steps (s, n), and the last mu (s,).
+
+        Noise is divided by mu.
+        """
+        raise NotImplementedError
+
+    def upload(self, clients: AtClients, W: Array, noise: Array) -> Array:
+        """What the clients send, (s, n), of their parameters and noise of that shape."""
+        return W + noise
 
     def noise_scale(
         self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any
@@ -234,6 +238,12 @@ class Algorithm:
         """
         return self.noise_model.scale(G, self.epsilon, mu)
 
+    def sensitivity(
+        self, problem: Problem, S: Clients, gap: Array, tau: int, plan: PrivacyPlan
+    ) -> Array:
+        """How far a record can move the uploads of the clients `S` with a mechanism, shape (s,)."""
+        raise NotImplementedError
+
     def may_upload(
         self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
     ) -> bool:
@@ -244,8 +254,10 @@ class Algorithm:
         """The plan of a run in which each client uploads so often; None without a mechanism."""
         return None
 
+    # Compiled, for those that offer it ----------------------------------------------------
+
     def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
-        """What the compiled stages need to know, for n coordinates."""
+        """What the compiled stages need to know, for n coordinates: a named tuple of floats."""
         return ()
 
     def stages(self, client: Any) -> tuple[Any, Any]:
@@ -255,10 +267,23 @@ class Algorithm:
         """
         raise NotImplementedError
 
+    def with_kernels(self, ens: Callable[..., Array] | None = None) -> Algorithm:
+        """These parameters with hooks that call compiled kernels, where there are some.
+
+        `ens` is the elastic-net solver that they call, that of `kernels.ens` by default.
+        """
+        return self
+
     @property
     def compiled(self) -> bool:
-        """Whether the class has compiled stages of its own: inherited ones are of its base."""
-        return "stages" in vars(type(self))
+        """Whether there are compiled stages, and no class below theirs changes what they do."""
+        for cls in type(self).__mro__:
+            if "stages" in vars(cls):
+                return cls is not Algorithm
+            own = {name for name, value in vars(cls).items() if callable(value)}
+            if any(name[:2] != "__" and name not in _ASKED_BY_ALL for name in own):
+                return False
+        return False
 
     def advice(self, problem: Problem) -> str:
         """What to change when a run with these parameters diverges."""
@@ -272,6 +297,12 @@ class Algorithm:
             del values["epsilon"]  # the paper's, which nothing depends on then
             values["mechanism"] = self.mechanism.describe()
         return values
+
+
+#: Methods that runs ask whatever computes them; all others are hooks, or called by hooks.
+_ASKED_BY_ALL = {
+    "_check_mechanism", "advice", "constants", "describe", "objective", "plan", "resolve", "steps",
+}  # fmt: skip
 
 
 def _plain(value: Any) -> Any:

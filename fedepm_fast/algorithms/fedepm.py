@@ -6,9 +6,9 @@ import dataclasses
 import functools
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,9 @@ from ..privacy.mechanisms import (
     rounding_share,
     upload_sensitivity,
 )
-from ._base import PRESETS, STEPS, Algorithm, Array, Clients, PrivacyPlan
+from ._base import PRESETS, STEPS, Algorithm, PrivacyPlan
 from ._operators import ens, penalty_parameter, soft_threshold
-
-# Where the compiled stages find their constants.
-_LAM, _ETA, _C, _ALPHA, _START, _BY_VARIANCE, _NO_WEIGHT = range(7)
-_CLIP, _ROUNDING, _NOISE_SHARE, _DRIFT, _LARGEST = range(7, 12)
+from ._views import Array, AtClients, AtServer, Clients, Sized
 
 #: The weight in ENS of a client that never uploaded, to the largest one, where uploads are weighed.
 NO_WEIGHT = 1e-9
@@ -116,7 +113,7 @@ class FedEPM(Algorithm):
             )
         object.__setattr__(self, "preset", "private")
 
-    def resolve(self, problem: Problem) -> Self:
+    def resolve(self, problem: Sized) -> Self:
         resolved = super().resolve(problem)
         if self.mechanism is not None:
             mechanism = self.mechanism.resolve(problem.n_samples, problem.n_parameters)
@@ -135,24 +132,31 @@ class FedEPM(Algorithm):
             aggregation=self.aggregation or AGGREGATIONS[0],
         )
 
-    def steps(self, problem: Problem) -> Array:
-        """``step_i`` of every client, shape (m,)."""
-        sizes = problem.data.client_sizes
+    def steps(self, sizes: NDArray[np.int64]) -> Array:
+        """``step_i`` of every client, shape (s,)."""
         return 1.0 / sizes if self.step == STEPS[0] else np.ones(len(sizes))
 
     def stages(self, client: Any) -> tuple[Any, Any]:
         return _stages(self.aggregation != "equal", self.mechanism is not None)
 
-    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
-        found = (
+    def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
+        found = Constants(
             *self.weights, self.c, self.alpha, STARTS.index(str(self.start)),
-            self.aggregation == "inverse_variance", NO_WEIGHT,
+            self.aggregation == "inverse_variance",
         )  # fmt: skip
         if plan is None or self.mechanism is None:
             return found
         share = rounding_share(self.mechanism.order, self.local_steps, n)
-        clip = self.mechanism.clip or 0.0
-        return (*found, clip, share, NOISE_SHARE, plan.drift, LARGEST)
+        return found._replace(clip=self.mechanism.clip or 0.0, rounding=share, drift=plan.drift)
+
+    def with_kernels(self, ens: Callable[..., Array] | None = None) -> Algorithm:
+        if not self.compiled:
+            return self
+        found = _WithKernels(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
+        if ens is None:
+            from ..kernels.ens import ens
+        object.__setattr__(found, "ens", ens)
+        return found
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -165,14 +169,18 @@ class FedEPM(Algorithm):
         if not problem.has_lipschitz:
             return "a larger penalty parameter mu0 makes the local steps stable"
         # A round moves w_i by about k0 * g_i / nu_i, a gradient step that is stable up to 2/r_i.
-        enough = self.local_steps / 2 * (problem.lipschitz() / self.steps(problem)).max()
+        enough = (
+            self.local_steps
+            / 2
+            * (problem.lipschitz() / self.steps(problem.data.client_sizes)).max()
+        )
         if self.mu0 >= enough:
             return "the local steps are stable with this mu0"
         return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
 
-    def aggregate(self, Z: Array, S: Clients, scale: Array) -> Array:
+    def aggregate(self, server: AtServer) -> Array:
         lam, eta = self.weights
-        return self.solve(Z, lam / eta, self.upload_weights(scale))
+        return self.solve(server.Z, lam / eta, self.upload_weights(server.scale))
 
     def upload_weights(self, scale: Array) -> Array | None:
         """Weights of uploads in ENS, shape (m,); None where all weigh alike.
@@ -191,10 +199,9 @@ class FedEPM(Algorithm):
         """ENS of the uploads `Z` (m, n)."""
         return ens(Z, c, weights)
 
-    def local_round(
-        self, problem: Problem, S: Clients, x: Array, W: Array, G: Array, tau: int
-    ) -> tuple[Array, Array]:
-        steps = fedepm_iterates(self, W, x, G, self.steps(problem)[S], tau)
+    def local_round(self, clients: AtClients) -> tuple[Array, Array]:
+        step = self.steps(clients.sizes)
+        steps = fedepm_iterates(self, clients.W, clients.x, clients.G, step, clients.tau)
         return deque(steps, maxlen=1)[0]
 
     def round_start(self, W: Array, Z: Array, x: Array) -> Array:
@@ -228,14 +235,13 @@ class FedEPM(Algorithm):
     def sensitivity(
         self, problem: Problem, S: Clients, gap: Array, tau: int, plan: PrivacyPlan
     ) -> Array:
-        """How far a record can move the uploads of the clients `S` with a mechanism, shape (s,)."""
         nu = self._public_steps(problem, S, gap, tau)
         return upload_sensitivity(plan.change[S], nu, self.weights[1])
 
     def _public_steps(self, problem: Problem, S: Clients, gap: Array, tau: int) -> list[Array]:
         """``step_i * mu`` of every local step with a mechanism, each shape (s,)."""
         iterations = range(tau * self.local_steps, (tau + 1) * self.local_steps)
-        step = self.steps(problem)[S]
+        step = self.steps(problem.data.client_sizes[S])
         return [step * penalty_parameter(gap, k, self.mu0, self.c, self.alpha) for k in iterations]
 
     def may_upload(
@@ -282,17 +288,58 @@ def fedepm_iterates(
         yield W, mu
 
 
+class _WithKernels(FedEPM, abstract=True):
+    """FedEPM's server and local steps by compiled kernels, called from Python."""
+
+    ens: ClassVar[Callable[..., Array]]
+
+    def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:
+        return self.ens(Z, c, weights=weights)
+
+    def local_round(self, clients: AtClients) -> tuple[Array, Array]:
+        from ..kernels.local_steps import fedepm_local_steps_raw
+
+        x, k0 = clients.x, self.local_steps
+        out, mu = np.empty(clients.W.shape, x.dtype), np.empty(len(clients.W), x.dtype)
+        lam, eta = self.weights
+        # Where the result is not finite, the run has diverged.
+        fedepm_local_steps_raw(
+            np.ascontiguousarray(clients.W), x, clients.G,
+            self.steps(clients.sizes).astype(x.dtype), np.arange(len(out)), lam, eta, self.mu0,
+            self.c, self.alpha, k0, clients.tau * k0, out, mu,
+        )  # fmt: skip
+        return out, mu
+
+
+class Constants(NamedTuple):
+    """What the compiled stages need to know; the last five with a mechanism only."""
+
+    lam: float
+    eta: float
+    c: float
+    alpha: float
+    start: float
+    by_variance: float
+    no_weight: float = NO_WEIGHT
+    clip: float = 0.0
+    rounding: float = 0.0
+    noise_share: float = NOISE_SHARE
+    drift: float = 0.0
+    largest: float = LARGEST
+
+
 @functools.cache
 def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
     """`aggregate` and `local_round` of FedEPM."""
 
     from ..kernels._jit import device, stage
-    from ..kernels.engine import copy_into
+    from ..kernels.engine import copy_into, reader
     from ..kernels.ens import LARGEST_C, ens_serial
     from ..kernels.local_steps import fedepm_local_steps_raw
 
     largest_c = LARGEST_C[8]
     own, released, _ = range(len(STARTS))
+    read = reader(Constants)
 
     @device
     def weigh(scale, by_variance, no_weight, weights):
@@ -315,11 +362,11 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
 
     @stage
     def aggregate(rows, problem, settings, key, given, state, tau):
-        Z, k = state.Z, settings.constants
-        c = min(k[_LAM] / k[_ETA], largest_c)
+        Z, k = state.Z, read(settings.constants)
+        c = min(k.lam / k.eta, largest_c)
         if weighted:
             p = state.weights
-            total, smallest = weigh(state.noise_scale, k[_BY_VARIANCE] != 0.0, k[_NO_WEIGHT], p)
+            total, smallest = weigh(state.noise_scale, k.by_variance != 0.0, k.no_weight, p)
             ens_serial(Z, c, p, total, smallest, False, state.x, state.ens_memory)
         else:
             ens_serial(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)
@@ -331,19 +378,19 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
         far one record can move each upload: see `privacy.upload_sensitivity`.
 
         Whether the noise hides rounding too: see `privacy.mechanisms.hides_rounding`."""
-        n, safe, k0 = state.x.size, True, settings.constants
-        clip, eta = k0[_CLIP], k0[_ETA]
+        n, safe, constants = state.x.size, True, read(settings.constants)
+        clip, eta = constants.clip, constants.eta
         for i in S:
             w, gap, far, reach = state.W[i], 0.0, 0.0, 0.0
             for j in range(n):
                 apart = w[j] - state.x[j]
                 gap += apart**2
                 far, reach = max(far, abs(state.x[j])), max(reach, abs(apart))
-            state.rate[i] = problem.step[i] * (1.0 + k0[_C] * gap)
+            state.rate[i] = problem.step[i] * (1.0 + constants.c * gap)
             s, furthest = 0.0, reach
             gradient = clip + problem.pull[i] * far
             for k in range(settings.local_steps):
-                growth = math.pow(k0[_ALPHA], float(first_iteration + k + 1))
+                growth = math.pow(constants.alpha, float(first_iteration + k + 1))
                 nu = state.rate[i] * (settings.mu0 * growth)
                 s = (nu * s + problem.change[i]) / (eta + nu)
                 reach = (nu * reach + gradient) / (eta + nu)
@@ -352,26 +399,26 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
             state.sensitivity[i] = s
             size = far + furthest
             noise = s * problem.multiplier[i]
-            safe &= size * (1.0 + clip) < k0[_LARGEST] and noise < k0[_LARGEST]
-            safe &= min(s, noise) > 1.0 / k0[_LARGEST]
-            safe &= k0[_DRIFT] * far <= problem.change[i]
-            safe &= s >= k0[_ROUNDING] * size and noise >= k0[_NOISE_SHARE] * size
+            safe &= size * (1.0 + clip) < constants.largest and noise < constants.largest
+            safe &= min(s, noise) > 1.0 / constants.largest
+            safe &= constants.drift * far <= problem.change[i]
+            safe &= s >= constants.rounding * size and noise >= constants.noise_share * size
         return safe
 
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
-        k = settings.constants
+        k = read(settings.constants)
         S, k0 = state.selected[: state.n_selected[0]], settings.local_steps
-        step, c = problem.step, k[_C]
-        if k[_START] != own:
+        step, c = problem.step, k.c
+        if k.start != own:
             for i in S:
-                copy_into(state.W[i], state.Z[i] if k[_START] == released else state.x)
+                copy_into(state.W[i], state.Z[i] if k.start == released else state.x)
         if private:
             if not fix_penalties(problem, settings, state, S, tau * k0):
                 return False
             step, c = state.rate, 0.0
         return fedepm_local_steps_raw(
-            state.W, state.x, state.G, step, S, k[_LAM], k[_ETA], settings.mu0, c, k[_ALPHA],
+            state.W, state.x, state.G, step, S, k.lam, k.eta, settings.mu0, c, k.alpha,
             k0, tau * k0, state.W, state.mu,
         )  # fmt: skip
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..objectives import Problem
-from ._averaging import Averaging, gradient_stages
-from ._base import Array, PrivacyPlan
+from ._averaging import Averaging, Constants, gradient_stages
+from ._base import PrivacyPlan
+from ._views import Array, AtClients
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,15 @@ class SFedAvg(Averaging):
     name: ClassVar[str] = "sfedavg"
     label: ClassVar[str] = "SFedAvg"
 
-    def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
-        """``w <- w - gamma * grad f_i(w)``, from x."""
-        w, gamma = x, self.rate(problem, i, tau)
+    def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
+        """``w <- w - gamma_i * grad f_i(w)``, from x."""
+        w, gamma = clients.x, self.rate(clients, row)
         for q in range(self.local_steps):
-            w = w - gamma * (g if q == 0 else problem.gradient(i, w))
+            w = w - gamma * (clients.gradient(row, w) if q else clients.G[row])
             yield w
 
     def stages(self, client: Any) -> tuple[Any, Any]:
         return gradient_stages(client)
 
-    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
-        return self.c, self.alpha, 0.0, 1
+    def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
+        return Constants(self.c, self.alpha, prox=0.0, inner_steps=1)

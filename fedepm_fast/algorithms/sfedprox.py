@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .._parameters import Around, integer, param, real
-from ..objectives import Problem
-from ._averaging import Averaging, gradient_stages
-from ._base import Array, PrivacyPlan
+from ._averaging import Averaging, Constants, gradient_stages
+from ._base import PrivacyPlan
+from ._views import Array, AtClients
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class SFedProx(Averaging):
     label: ClassVar[str] = "SFedProx"
     tuned: ClassVar[tuple[str, ...]] = ("learning_rate", "prox", "local_steps")
 
-    def iterates(self, problem: Problem, i: int, x: Array, g: Array, tau: int) -> Iterator[Array]:
+    def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
         """Each step takes `inner_steps` gradient steps on ``f_i(v) + prox/2*|v - x|^2``, from x."""
-        v, gamma = x, self.rate(problem, i, tau)
+        v, gamma = clients.x, self.rate(clients, row)
         for q in range(self.local_steps):
             for inner in range(self.inner_steps):
-                gradient = g if q == inner == 0 else problem.gradient(i, v)
-                v = v - gamma * (gradient + self.prox * (v - x))
+                g = clients.gradient(row, v) if q or inner else clients.G[row]
+                v = v - gamma * (g + self.prox * (v - clients.x))
             yield v
 
     def stages(self, client: Any) -> tuple[Any, Any]:
         return gradient_stages(client)
 
-    def constants(self, n: int, plan: PrivacyPlan | None) -> tuple[float, ...]:
-        return self.c, self.alpha, self.prox, self.inner_steps
+    def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
+        return Constants(self.c, self.alpha, self.prox, self.inner_steps)

@@ -1,4 +1,4 @@
-"""FedEPM's clients for real deployments: gradient, local steps, noise.
+"""Clients for real deployments: gradient, local steps, noise.
 
 The counterparts of `fedepm_fast.federation.server.Server`. A `Client` holds parameters only: what
 it must remember between rounds is a `ClientState`, kept wherever the framework keeps such things,
@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._archives import read_archive, read_without_digest, write_archive
 from .._files import check_writable_folder
 from .._validation import check_array, check_int
-from ..algorithms import FedEPM
-from ..kernels.local_steps import fedepm_local_steps
+from ..algorithms import Algorithm, AtClients
 from ..privacy._client import PrivateClient, Spent, Upload
 from ..privacy._ledger import LARGEST_JUMP, UploadRefused, jump_fault
 from ..randomness import CounterRandomness
@@ -44,11 +42,11 @@ class ClientState(NamedTuple):
 
 
 class Client:
-    """A client of FedEPM.
+    """A client of FedEPM, or of another algorithm whose clients keep w_i alone.
 
     Parameters
     ----------
-    algorithm : FedEPM
+    algorithm : FedEPM, or such another
         The parameters, the same as the server's.
     gradient : callable
         The gradient of f_i: a point of shape (n,) to an array of that shape and dtype.
@@ -72,7 +70,7 @@ class Client:
 
     def __init__(
         self,
-        algorithm: FedEPM,
+        algorithm: Algorithm,
         gradient: Callable[[Array], Array],
         *,
         index: int,
@@ -98,8 +96,7 @@ class Client:
             raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
         self.gradient = gradient
         sizes = np.array([check_int("samples", samples, low=1)])
-        own = SimpleNamespace(data=SimpleNamespace(client_sizes=sizes))
-        self._step = self.algorithm.steps(cast(Any, own))
+        self._sizes, self._hooks = sizes, self.algorithm.with_kernels()
         self._randomness = CounterRandomness(seed, trial)
         self._path = None if path is None else Path(path)
         if self._path is not None:
@@ -146,24 +143,22 @@ class Client:
         w = x.copy()  # the state is the client's, whatever becomes of x
         if state is not None:
             w = state.before if state.iterations == first + k0 else state.w
-        g = check_array("gradient", self.gradient(x), shape=x.shape, dtype=x.dtype)[None]
-        lam, eta = self.algorithm.weights
-        new, mu = fedepm_local_steps(
-            w[None],
-            x,
-            g,
-            self._step,
-            lam=lam,
-            eta=eta,
-            mu0=self.algorithm.mu0,
-            c=self.algorithm.c,
-            alpha=self.algorithm.alpha,
-            local_steps=k0,
-            first_iteration=first,
-        )
-        scale = self.algorithm.noise_model.scale(g, self.algorithm.epsilon, mu)
-        upload = new[0] + scale[0] * self._unit_noise(tau)
-        return ClientState(new[0], w, first + k0), upload.astype(x.dtype)
+        begin = self._hooks.round_start(w[None], np.full_like(x, np.nan)[None], x)
+        clients = AtClients(tau, x, begin, self._gradient(0, x)[None], self._sizes, self._gradient)
+        with np.errstate(over="ignore", invalid="ignore"):
+            new, mu = self._hooks.local_round(clients)
+        if not np.isfinite(new).all():
+            raise ValueError(
+                "the new parameter is not finite, or |w - x|^2 overflows: smaller steps, or a "
+                "gradient of another size, are needed"
+            )
+        scale = self.algorithm.noise_model.scale(clients.G, self.algorithm.epsilon, mu)
+        noise = scale[:, None] * self._unit_noise(tau)
+        upload = self._hooks.upload(clients, new, noise)[0]
+        return ClientState(new[0].astype(x.dtype), w, first + k0), upload.astype(x.dtype)
+
+    def _gradient(self, row: int, w: Array) -> Array:
+        return check_array("gradient", self.gradient(w), shape=w.shape, dtype=w.dtype)
 
     def remember(self, state: ClientState) -> None:
         """Keep a state in the client's file, atomically; nothing without a path."""

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import logging
 import os
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import check_finite, check_int, check_real
-from ..algorithms import FedEPM
+from ..algorithms import Algorithm, AtServer, Size
 from ..kernels import _boundary as boundary
 from ..kernels.ens import ens
 from ..participation import clients_per_round, select
@@ -33,6 +32,9 @@ from .aggregation import aggregate
 Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
+
+#: The clients' numbers of samples, which no server is told.
+_UNKNOWN = np.empty(0, np.int64)
 
 
 class Round(NamedTuple):
@@ -45,24 +47,28 @@ class Round(NamedTuple):
     """Who takes part, in increasing order."""
 
 
-def resolve(algorithm: FedEPM, clients: int, features: int) -> FedEPM:
+def resolve(algorithm: Algorithm, clients: int, features: int) -> Algorithm:
     """`algorithm` with its defaults for so many clients and coordinates filled in.
 
-    Server and clients must agree on them: `lam` and `eta` depend on the number of clients.
+    Server and clients must agree on them: those of FedEPM depend on the number of clients.
     """
-    if not isinstance(algorithm, FedEPM):
+    if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
+    if algorithm.keeps or algorithm.shares:
+        kinds = ", ".join((*algorithm.keeps, *algorithm.shares))
+        raise ValueError(
+            f"algorithm must have clients that keep w_i alone, and a server that sends x alone: "
+            f"{algorithm.label} has {kinds} beside them"
+        )
     if algorithm.mechanism is None:
-        if algorithm.start not in (None, "own"):
-            raise ValueError(
-                f"algorithm must have start 'own' without a mechanism, got {algorithm.start!r}"
-            )
+        start = getattr(algorithm, "start", None)
+        if start not in (None, "own"):
+            raise ValueError(f"algorithm must have start 'own' without a mechanism, got {start!r}")
     elif algorithm.mechanism.clip is None:
         raise ValueError(
             "mechanism must have its clip given: the default depends on all clients' sizes"
         )
-    known = SimpleNamespace(n_clients=clients, n_parameters=features, n_samples=None)
-    return algorithm.resolve(cast(Any, known))
+    return algorithm.resolve(Size(clients, features, 0))
 
 
 def check_point(x: ArrayLike, features: int) -> Array:
@@ -81,7 +87,7 @@ class Server:
 
     Parameters
     ----------
-    algorithm : FedEPM
+    algorithm : FedEPM, or another whose clients keep w_i alone
         The parameters, the same for server and clients. With a mechanism every upload comes with
         the scale of its noise, which is public; see `aggregation` for what it is used for.
     clients : int
@@ -131,7 +137,7 @@ class Server:
 
     def __init__(
         self,
-        algorithm: FedEPM,
+        algorithm: Algorithm,
         clients: int,
         features: int,
         *,
@@ -146,6 +152,8 @@ class Server:
         m, n = check_int("clients", clients, low=1), check_int("features", features, low=1)
         self._shape = m, n
         self.algorithm = resolve(algorithm, m, n)
+        self._hooks = self.algorithm.with_kernels(self._ens)
+        self._by_kernels = self._hooks is not self.algorithm
         self._randomness = CounterRandomness(seed, trial)
         if self.algorithm.coverage_rounds is not None:
             for k in range(m, 0, -1):  # so many members there may be
@@ -208,7 +216,7 @@ class Server:
 
     @property
     def x(self) -> Array:
-        """The server's point, ENS of the members' last uploads, shape (n,), read-only.
+        """The server's point, for FedEPM ENS of the members' last uploads, (n,), read-only.
 
         Raises
         ------
@@ -219,14 +227,17 @@ class Server:
             members = self.members
             if len(members) == 0:
                 raise RuntimeError("no client has joined: the server has no upload to aggregate")
-            lam, eta = self.algorithm.weights
-            weights = self.algorithm.upload_weights(self.scales[members])
-            if len(members) == len(self.Z) and self._folder is None:
-                self._x = ens(self.Z, lam / eta, weights=weights, threads=self.threads)
-            else:
+            Z: Any = self.Z
+            if len(members) < len(self.Z) or self._folder is not None:
                 Z = np.asarray(self.Z)  # rows of a memory map are slower to come by
-                rows = [Z[i] for i in members.tolist()]
-                self._x = aggregate(rows, lam / eta, weights=weights, threads=self.threads)
+                Z = [Z[i] for i in members.tolist()] if self._by_kernels else Z[members]
+            uploaded = np.flatnonzero(np.isin(members, list(self._accepted)))
+            self._x = self._hooks.aggregate(
+                AtServer(
+                    self.tau, Z, self._select(len(members)), uploaded, _UNKNOWN,
+                    self.scales[members], np.full(self._shape[1], np.nan),
+                )
+            )  # fmt: skip
             self._x.flags.writeable = False
         return self._x
 
@@ -347,6 +358,10 @@ class Server:
             if self._folder is None:  # else the journal has it until the round ends
                 self.Z[client] = row
             self._accepted[client] = scale
+
+    def _ens(self, Z: Any, c: float, weights: Array | None = None) -> Array:
+        solve = ens if isinstance(Z, np.ndarray) else aggregate
+        return solve(Z, c, weights=weights, threads=self.threads)
 
     def _select(self, members: int) -> NDArray[np.intp]:
         count = clients_per_round(self.algorithm.participation, members)

@@ -156,7 +156,7 @@ class Plan:
             begin = self.algorithm.round_start(Z[tau], Z[tau], x)
             units = []
             for problem in self.problems:
-                step = np.broadcast_to(self.algorithm.steps(problem), m)
+                step = np.broadcast_to(self.algorithm.steps(problem.data.client_sizes), m)
                 G = np.broadcast_to(problem.gradient(0, x), begin.shape)
                 *_, (W, _) = fedepm_iterates(self.algorithm, begin, x, G, step, tau)
                 units.append((Z[tau + 1] - W) / scale[tau][:, None])

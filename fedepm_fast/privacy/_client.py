@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._extras import require
 from .._validation import check_array, check_int
-from ..algorithms import FedEPM
+from ..algorithms import AtClients, FedEPM
 from ..data import FederatedData
 from ..federation.server import check_point, resolve
 from ..objectives import Objective
@@ -213,7 +213,8 @@ class PrivateClient:
         law = self._mechanism.name
         scale = release_scale(float(moves[0]), float(plan.multipliers[0]), law)
         g = problem.gradient(0, x)[None]
-        w, _ = algorithm.local_round(problem, ALONE, x, begin, g, tau)
+        sizes = problem.data.client_sizes
+        w, _ = algorithm.local_round(AtClients(tau, x, begin, g, sizes, problem.gradient))
         return Entry(last.uploads + 1, tau, scale, release(w[0], scale, law))
 
     def _check_point(self, x: ArrayLike) -> tuple[Array, np.dtype[Any]]:

@@ -151,7 +151,7 @@ def _log_likelihood(algorithm: FedEPM, problem: Problem, start: Array, seen: Arr
     """
     runs = seen.shape[1]
     a, b = problem.data.client(0)
-    step = np.broadcast_to(algorithm.steps(problem), runs)
+    step = np.broadcast_to(algorithm.steps(problem.data.client_sizes), runs)
     W = np.broadcast_to(start, seen.shape[1:])
     total = np.zeros(runs)
     everyone = np.zeros(runs, dtype=np.intp)

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from .._validation import check_choice, check_int
-from ..algorithms import ALGORITHMS, PRESETS, Algorithm
+from ..algorithms import ALGORITHMS, PRESETS, Algorithm, Size
 from ..data.sources import Source
-from ..objectives import OBJECTIVES, Logistic, Objective, Problem, ScalarLoss, as_objective
+from ..objectives import OBJECTIVES, Logistic, Objective, ScalarLoss, as_objective
 from ..runner import ENGINES
 from ..stopping import RULES, NoRule, StoppingRule, as_rule
 
@@ -22,14 +22,6 @@ from ..stopping import RULES, NoRule, StoppingRule, as_rule
 RESULTS_VERSION = 1
 #: The same of runs with a mechanism, beside it.
 PRIVATE_RESULTS_VERSION = 3
-
-
-class _Size(NamedTuple):
-    """What parameters are resolved for: the size of a problem, before there is one."""
-
-    n_clients: int
-    n_parameters: int
-    n_samples: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +82,8 @@ class Cell:
         outputs = 1
         if objective.task == "multiclass":
             outputs = getattr(objective, "classes", None) or 2
-        size = _Size(source.n_clients, outputs * source.n_features, source.n_samples)
-        resolved = algorithm.resolve(cast(Problem, size))
+        size = Size(source.n_clients, outputs * source.n_features, source.n_samples)
+        resolved = algorithm.resolve(size)
         resolved.check_coverage(source.n_clients)
         for name, value in {
             "algorithm": resolved,

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numba import typeof
 from numba.core import types
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from .. import losses
 from .._jit import JIT_DISABLED, device, kernel, stage
@@ -45,7 +46,17 @@ from ._loop import (
     VARIANCE,
     make_loop,
 )
-from ._state import ClientProblem, Given, History, Key, Settings, State, new_history, new_state
+from ._state import (
+    ClientProblem,
+    Given,
+    History,
+    Key,
+    Settings,
+    State,
+    clear,
+    new_history,
+    new_state,
+)
 
 __all__ = [
     "DIVERGED",
@@ -68,6 +79,7 @@ __all__ = [
     "State",
     "new_history",
     "new_state",
+    "reader",
     "stage",
 ]
 
@@ -98,6 +110,17 @@ def copy_into(out, values):
     """``out[:] = values``, whose check of the shapes takes seconds to compile."""
     for j in range(out.size):
         out[j] = values[j]
+
+
+def reader(fields: Any) -> Any:
+    """Makes of ``settings.constants`` the named tuple of this class, within compiled code."""
+    size = len(fields._fields)
+
+    @device
+    def read(values):
+        return fields(*to_fixed_tuple(values, size))
+
+    return read
 
 
 @device
@@ -273,10 +296,7 @@ class Engine:
         `initial` is the unit noise of the first uploads, shape (m, n), or empty to draw it.
         """
         m = len(state.W)
-        state.x[:] = state.W[0]
-        state.snr[:] = state.noise_scale[:] = np.nan
-        for array in (state.own, state.recent, state.totals, state.seconds, state.n_selected):
-            array[:] = 0
+        clear(state)
         factor = 1.0 / settings.mu0
         if settings.noise_factor == 0.0:
             state.Z[:] = state.W

@@ -118,6 +118,9 @@ def make_loop(
                 if not ok:
                     return tau - 1, SPOILT
                 history.local_time[row] = state.seconds[0] + (now() - before)
+            state.n_uploaded[0] = state.n_selected[0]
+            for r in range(state.n_selected[0]):
+                state.uploaded[r] = state.selected[r]
             select(rows, problem, settings, key, given, state, tau)
             aggregate(rows, problem, settings, key, given, state, tau)
             evaluate(rows, problem, settings, key, given, state, tau)

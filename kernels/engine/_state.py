@@ -86,8 +86,10 @@ class State(NamedTuple):
     Z: Array
     G: Array
     """Gradients at x of the clients selected last, shape (m, n)."""
-    own: Array
-    """What an algorithm keeps of its clients beside W and Z, shape (kinds, m, n)."""
+    kept: Array
+    """What the clients keep beside W and Z, shape (kinds, m, n)."""
+    shared: Array
+    """What the server sends beside x, shape (kinds, n)."""
     x: Array
     mean: Array
     """Sum of all clients' gradients at x, shape (n,)."""
@@ -112,6 +114,10 @@ class State(NamedTuple):
     """Of the selected clients' gradients, shape (1,)."""
     selected: NDArray[np.int64]
     n_selected: NDArray[np.int64]
+    """Shape (1,)."""
+    uploaded: NDArray[np.int64]
+    """The clients selected in the round before."""
+    n_uploaded: NDArray[np.int64]
     """Shape (1,)."""
     clients: NDArray[np.uint64]
     words: NDArray[np.uint64]
@@ -139,10 +145,11 @@ class History(NamedTuple):
     """The smallest ratio of `State.snr`; NaN if no client took part yet."""
 
 
-def new_state(m: int, n: int, *, own: int = 0, work: Any = None) -> State:
+def new_state(m: int, n: int, *, kept: int = 0, shared: int = 0, work: Any = None) -> State:
     """Memory for runs of m clients and n coordinates, without contents.
 
-    `own` is how many rows a client has beside W and Z, and `work` a workspace for compiled losses.
+    `kept` and `shared` are the numbers of rows that a client has beside W and Z, and the server
+    beside x; `work` is a workspace for compiled losses.
     """
     size = max(1, min(m, _NOISE_BLOCK // n))
     floats = lambda *shape: np.empty(shape)  # noqa: E731
@@ -150,7 +157,8 @@ def new_state(m: int, n: int, *, own: int = 0, work: Any = None) -> State:
         W=floats(m, n),
         Z=floats(m, n),
         G=floats(m, n),
-        own=np.zeros((own, m, n)),
+        kept=floats(kept, m, n),
+        shared=floats(shared, n),
         x=floats(n),
         mean=floats(n),
         values=floats(m),
@@ -165,6 +173,8 @@ def new_state(m: int, n: int, *, own: int = 0, work: Any = None) -> State:
         seconds=floats(1),
         selected=np.empty(m, np.int64),
         n_selected=np.empty(1, np.int64),
+        uploaded=np.empty(m, np.int64),
+        n_uploaded=np.empty(1, np.int64),
         clients=np.empty(m, np.uint64),
         words=np.empty(m, np.uint64),
         marks=np.empty(m, np.bool_),
@@ -174,6 +184,17 @@ def new_state(m: int, n: int, *, own: int = 0, work: Any = None) -> State:
         ens_memory=floats(8 * (m + 1)),
         work=floats(0) if work is None else work,
     )
+
+
+def clear(state: State) -> None:
+    """Fill the state of a run whose clients start at `state.W`, but for their uploads."""
+    state.x[:] = state.W[0]
+    state.snr[:] = state.noise_scale[:] = np.nan
+    for array in (
+        state.kept, state.shared, state.recent, state.totals, state.seconds, state.n_selected,
+        state.n_uploaded,
+    ):  # fmt: skip
+        array[:] = 0
 
 
 def new_history(rounds: int, n: int) -> History:

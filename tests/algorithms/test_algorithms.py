@@ -24,8 +24,8 @@ def test_defaults_are_the_paper_s(problem):
     assert (a.noise, a.step) == ("standardized", "1/d")
     text = FedEPM(preset="text").resolve(problem)
     assert (text.noise, text.step) == ("laplace", "1")
-    np.testing.assert_array_equal(a.steps(problem), 1 / problem.data.client_sizes)
-    np.testing.assert_array_equal(text.steps(problem), np.ones(6))
+    np.testing.assert_array_equal(a.steps(problem.data.client_sizes), 1 / problem.data.client_sizes)
+    np.testing.assert_array_equal(text.steps(problem.data.client_sizes), np.ones(6))
     assert FedEPM(eta=0.5).resolve(problem).lam == 0.25
 
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedepm_fast import FedEPM, datasets, make_problem, run
+from fedepm_fast.algorithms import AtServer
 from fedepm_fast.federation import aggregation
 from fedepm_fast.federation._server_state import Folder
 from fedepm_fast.federation.aggregation import aggregate
@@ -608,19 +609,24 @@ PRIVATE = FedEPM(
 )
 
 
+def reference_point(server, Z, scales):
+    nobody, sizes = np.empty(0, np.intp), np.empty(0, np.int64)
+    return server.algorithm.aggregate(AtServer(0, Z, nobody, nobody, sizes, scales, Z[0]))
+
+
 @pytest.mark.parametrize("aggregation", ["equal", "uploaded", "inverse_variance"])
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
 def test_uploads_weigh_as_in_the_reference(aggregation, on_disk, tmp_path):
     algorithm = dataclasses.replace(PRIVATE, aggregation=aggregation)
     path = tmp_path if on_disk else None
     server = Server(algorithm, M, N, seed=SEED, path=path)
-    scales, everyone, rng = np.full(M, np.nan), np.arange(M), np.random.default_rng(2)
+    scales, rng = np.full(M, np.nan), np.random.default_rng(2)
     Z = rng.normal(size=(M, N))
     for i in range(M):  # client 7 was a member before
         scales[i] = 0.5 if i == 7 else np.nan
         assert server.join(i, Z[i], scale=0.5 if i == 7 else None)
     for _ in range(3):
-        expected = server.algorithm.aggregate(Z, everyone, scales)
+        expected = reference_point(server, Z, scales)
         tau, x, chosen = server.open_round()
         np.testing.assert_allclose(x, expected, rtol=0, atol=1e-14)
         for i in chosen[1:].tolist():
@@ -634,9 +640,7 @@ def test_uploads_weigh_as_in_the_reference(aggregation, on_disk, tmp_path):
     server.leave(7)
     assert server.join(7, Z[7])
     scales[7] = np.nan
-    np.testing.assert_allclose(
-        server.x, server.algorithm.aggregate(Z, everyone, scales), rtol=0, atol=1e-14
-    )
+    np.testing.assert_allclose(server.x, reference_point(server, Z, scales), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("scale", [None, np.nan, np.inf, 0.0, -1.0, "1", [1.0], True])
@@ -669,7 +673,7 @@ def test_uploads_weigh_without_a_mechanism(tmp_path):
     server.close_round()
     scales = np.full(4, np.nan)
     scales[chosen] = 1.0
-    expected = server.algorithm.aggregate(Z, chosen, scales)
+    expected = reference_point(server, Z, scales)
     server.close()
     for found in (server, Server(algorithm, 4, N, path=tmp_path)):
         np.testing.assert_allclose(found.x, expected, rtol=0, atol=1e-14)

@@ -22,7 +22,7 @@ def test_replay(path):
     algorithm = algorithm.resolve(problem)
     lam, eta = algorithm.weights
     rows = losses.pack(data.features, data.labels, data.client_sizes)
-    step, k0 = algorithm.steps(problem), algorithm.local_steps
+    step, k0 = algorithm.steps(problem.data.client_sizes), algorithm.local_steps
     W = np.zeros((data.n_clients, data.n_features))
     Z = randomness.unit_noise_init / algorithm.mu0
     last = len(want["objective"]) - 1

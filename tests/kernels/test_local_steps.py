@@ -7,6 +7,7 @@ import pytest
 from problems import small_data
 
 from fedepm_fast import FedEPM, Problem, SFedAvg, SFedProx
+from fedepm_fast.algorithms import AtClients
 from fedepm_fast.kernels import _jit, local_steps, losses
 from fedepm_fast.kernels.local_steps import (
     fedepm_local_steps,
@@ -92,7 +93,11 @@ def test_gradient_steps_are_the_baselines(algorithm, loss, rng):
     rows = losses.pack(data.features, data.labels, data.client_sizes, loss=loss)
     x, S = rng.normal(size=n), np.array([4, 1, 2])
     G = bound.gradients(x)
-    want, want_mu = algorithm.local_round(bound, S, x, np.zeros((3, n)), G[S], tau)
+    clients = AtClients(
+        tau, x, np.zeros((3, n)), G[S], data.client_sizes[S],
+        lambda row, w: bound.gradient(S[row], w),
+    )  # fmt: skip
+    want, want_mu = algorithm.local_round(clients)
     gamma = np.array(
         [learning_rate(algorithm.learning_rate, d, k0, tau) for d in data.client_sizes]
     )

@@ -104,7 +104,9 @@ def movement(algorithm, problem, other, start, x, tau, order):
     ends = []
     for p in (problem, other):
         G = p.gradient(0, x)[None]
-        *_, (w, mu) = fedepm_iterates(algorithm, start[None], x, G, algorithm.steps(p), tau)
+        *_, (w, mu) = fedepm_iterates(
+            algorithm, start[None], x, G, algorithm.steps(p.data.client_sizes), tau
+        )
         ends.append(w[0])
         bound = algorithm.noise_scale(p, np.array([0]), (start - x)[None], G, mu, tau, plan)
     return np.linalg.norm(ends[0] - ends[1], ord=order), bound[0]
