@@ -84,7 +84,7 @@ class Averaging(Algorithm, abstract=True):
         return new, penalty_parameter(gap, last, self.mu0, self.c, self.alpha)
 
 
-def learning_rate(scale: float, size: float, local_steps: int, tau: int) -> float:
+def learning_rate(scale: float, size: Any, local_steps: int, tau: int) -> Any:
     """``gamma_i = scale * d_i / sqrt(2*k0 + k//k0)``, constant within a round."""
     return scale * size / math.sqrt(2 * local_steps + tau)
 
