@@ -63,7 +63,7 @@ class Registry(Mapping[str, T]):
         yield from dict.fromkeys((*self._built_in(), *self._found))
 
     def __len__(self) -> int:
-        return len(list(self))
+        return sum(1 for _ in self)  # a list of it would ask for its length
 
     def __contains__(self, name: object) -> bool:
         return name in self._found or name in self._built_in()
