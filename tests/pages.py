@@ -41,7 +41,6 @@ SMALLER = {
     "trials = 100": "trials = 1",
     "trials=60": "trials=3",
     "--trials 60": "--trials 2",
-    "fedepm paper": "fedepm paper --trials 1",
 }
 
 

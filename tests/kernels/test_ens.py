@@ -433,8 +433,6 @@ def test_neighbours_that_contradict_earlier_ones_are_refused(rng):
     search = search_of(Z, 1e9)
     search.update(*answer(search, Z, neighbours=True))
     above, low, high = answer(search, Z, neighbours=True)
-    end = search._bracket[0][0]
-    assert np.isfinite(end) or np.isfinite(search._bracket[1][0])
     with pytest.raises(ValueError, match=r"^(below|next_above) is inconsistent with earlier"):
         search.update(above, low - 10, high + 10)
 
@@ -446,10 +444,12 @@ def test_rounding_of_weighted_sums_is_no_contradiction(rng):
         Z = rng.choice([-1.0, 0.0, 0.5, 3.0], (m, 9)) + (rng.random() < 0.5) * rng.random((m, 9))
         p = rng.random(m) ** 30 + 1e-300
         for neighbours in (False, True):
-            search = search_of(Z, float(rng.choice(CS)), p)
+            c = float(rng.choice(CS))
+            search = search_of(Z, c, p)
             while not search.done:
                 order = rng.permutation(m)
                 search.update(*answer(search, Z[order], p[order], neighbours))
+            np.testing.assert_allclose(search.solution, ens(Z, c, weights=p), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -201,10 +201,8 @@ def test_a_hash_tells_functions_apart(monkeypatch):
     assert before.identity != after.identity
     t = np.array([9.0])
     # Each with the global as it was when it was made; Python alone knows no such thing.
-    assert JIT_DISABLED or (before.derivative(t, 0 * t), after.derivative(t, 0 * t)) == (
-        [0.75],
-        [0.5],
-    )
+    assert before.derivative(t, 0 * t) == [0.5 if JIT_DISABLED else 0.75]
+    assert after.derivative(t, 0 * t) == [0.5]
     with pytest.raises(ValueError, match="a global that has changed since: make a new loss"):
         losses.pack(np.ones((1, 1)), [1.0], [1], **before.packing)
 

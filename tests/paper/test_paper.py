@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 import pytest
 
-from fedepm_fast import FedEPM, cli, make_problem, paper, run
+from fedepm_fast import FedEPM, Store, cli, make_problem, paper, run
 from fedepm_fast.paper._claims import CLAIMS, FAILS, HOLDS, PARTLY, UNMEASURED, judge
 from fedepm_fast.paper._compute import _split, optima
 from fedepm_fast.paper._experiments import (
@@ -355,30 +355,26 @@ def fedepm(capsys, *arguments):
     return caught.value.code, captured.out, captured.err
 
 
-def test_command(capsys, tmp_path, monkeypatch, evaluation):
-    asked = {}
-
-    def evaluate(trials, **options):
-        asked.update(options, trials=trials)
-        return evaluation
-
-    monkeypatch.setattr(paper, "evaluate", evaluate)
-    out = tmp_path / "out"
+def test_command(capsys, tmp_path, evaluation):
+    out, path = tmp_path / "out", tmp_path / "runs.db"
     code, text, err = fedepm(
-        capsys, "paper", "--trials", 2, "--seed", 3, "--jobs", 1, "--out", out,
-        "--store", tmp_path / "runs.db",
-    )  # fmt: skip
+        capsys, "paper", "--trials", 1, "--seed", 3, "--jobs", 1, "--out", out, "--store", path
+    )
     assert (code, err) == (0, "")
-    assert asked == {
-        "trials": 2, "seed": 3, "jobs": 1, "store": tmp_path / "runs.db", "progress": None,
-    }  # fmt: skip
     assert "FedEPM runs the fastest." in text
     assert f"report.html in {out}" in text
     assert max(map(len, text.splitlines()[:-1])) <= 80
-    code, text, err = fedepm(capsys, "paper", "--out", out, "--quiet")
-    assert (code, err) == (0, "")
-    assert text.startswith("<Evaluation 6 runs: ")
-    assert (asked["trials"], asked["store"]) == (100, out / "runs.sqlite")
+    names = {f"{name}.{kind}" for name in ("fig2", "fig3", "fig4", "fig5") for kind in ("png", "svg")}
+    names |= {"report.html", "findings.json", "runs.csv", "summary.csv", "table1.csv"}
+    assert {file.name for file in out.iterdir()} == names
+    with Store(path, readonly=True) as store:
+        table = store.table()
+        assert len(table["run_id"]) == 3 * 24 and {*table["seed"]} == {3}
+        for run_id, history in evaluation.histories.items():  # the same runs, among them
+            np.testing.assert_array_equal(
+                store.history(run_id)["objective"], history["objective"]
+            )
+    assert "[default: 100" in fedepm(capsys, "paper", "--help")[1]
 
 
 def test_command_refuses_bad_input_before_any_work(capsys, tmp_path):
