@@ -364,16 +364,16 @@ def test_command(capsys, tmp_path, evaluation):
     assert "FedEPM runs the fastest." in text
     assert f"report.html in {out}" in text
     assert max(map(len, text.splitlines()[:-1])) <= 80
-    names = {f"{name}.{kind}" for name in ("fig2", "fig3", "fig4", "fig5") for kind in ("png", "svg")}
+    names = {
+        f"{name}.{kind}" for name in ("fig2", "fig3", "fig4", "fig5") for kind in ("png", "svg")
+    }
     names |= {"report.html", "findings.json", "runs.csv", "summary.csv", "table1.csv"}
     assert {file.name for file in out.iterdir()} == names
     with Store(path, readonly=True) as store:
         table = store.table()
         assert len(table["run_id"]) == 3 * 24 and {*table["seed"]} == {3}
         for run_id, history in evaluation.histories.items():  # the same runs, among them
-            np.testing.assert_array_equal(
-                store.history(run_id)["objective"], history["objective"]
-            )
+            np.testing.assert_array_equal(store.history(run_id)["objective"], history["objective"])
     assert "[default: 100" in fedepm(capsys, "paper", "--help")[1]
 
 
