@@ -13,7 +13,7 @@ from scipy import sparse
 from .algorithms import ALGORITHMS, FedEPM
 from .data import FederatedData
 from .losses import OBJECTIVES
-from .privacy import GaussianMechanism, LaplaceMechanism
+from .mechanisms import MECHANISMS
 from .result import DivergenceWarning
 from .runner import run
 
@@ -26,7 +26,7 @@ def warm_runs() -> None:
             for data in _data(loss.task):
                 run(algorithm(), data, objective=name, rounds=1)
         data = next(_data("classification"))
-        for mechanism in (LaplaceMechanism, GaussianMechanism):
+        for mechanism in MECHANISMS.values():
             private: Any = mechanism(total_epsilon=1.0, clip=1.0)
             for aggregation in ("equal", "inverse_variance"):
                 run(FedEPM(mechanism=private, aggregation=aggregation), data, rounds=1)

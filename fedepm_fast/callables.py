@@ -241,7 +241,7 @@ class _Compiled(CounterRandomness):
         n: int,
         *,
         standardize: bool = False,
-        law: str = "laplace",
+        law: Any = "laplace",
     ) -> Array:
         purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
         return laplace(self.seed, self.trial, purpose, tau, clients, n, standardize=standardize)

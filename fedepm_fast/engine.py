@@ -20,8 +20,9 @@ from .kernels.engine import _loop as loop
 from .kernels.engine import _state as arrays
 from .objectives import Problem
 from .participation import clients_per_round
+from .private_runs import privacy_plan
 from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness
-from .reference import Reference, privacy_plan
+from .reference import Reference
 from .stopping import (
     BUILT_IN,
     CALLBACK,
@@ -105,7 +106,8 @@ class Stages(Protocol):
 
 def supports(algorithm: Algorithm, problem: Problem) -> bool:
     """Whether there are compiled stages for this algorithm and objective."""
-    return algorithm.compiled and problem.has_kernels
+    law = algorithm.noise_model.law
+    return algorithm.compiled and problem.has_kernels and law.rows is not None
 
 
 def simulate(
@@ -175,12 +177,12 @@ class _Compiled:
         from .kernels import engine as kernel  # loads Numba
         from .kernels.losses import objective_device, workspace
 
-        mechanism = algorithm.mechanism
+        noise = algorithm.noise_model
         self._engine = kernel.Engine(
             problem.rows,
             *algorithm.stages(objective_device(problem.rows)),
-            law="laplace" if mechanism is None else mechanism.name,
-            private=mechanism is not None,
+            law=noise.law.rows,
+            private=noise.private,
         )
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
         steps = algorithm.steps(problem.data.client_sizes)
@@ -373,7 +375,7 @@ def _settings(
         epsilon=float(algorithm.epsilon),
         noise_factor=float(noise.factor),
         standardize=noise.standardize,
-        private=algorithm.mechanism is not None,
+        private=noise.private,
         constants=constants,
         rule=getattr(type(stopping), "number", 0) if type(stopping) in BUILT_IN else loop.NO_RULE,
         tolerance=float(tolerance),

@@ -1,6 +1,6 @@
 """Noise models of the uploads.
 
-None of these but ``private`` is a differentially private mechanism. The paper's bound
+None of these is a differentially private mechanism. The paper's bound
 2*|g_i|_1 is computed from the data, its guarantee takes the client's hidden state as public,
 and the standardised noise of the authors' program has no density at all.
 """
@@ -8,10 +8,12 @@ and the standardised noise of the authors' program has no density at all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .mechanisms import LaplaceMechanism, Law
 from .randomness import Randomness
 
 Array = NDArray[np.float64]
@@ -40,6 +42,15 @@ class NoiseModel:
     standardize: bool
     min_features: int = 1
 
+    #: Of the unit noise; and that no mechanism of `fedepm_fast.privacy` makes it.
+    law: ClassVar[Law] = LaplaceMechanism.law
+    private: ClassVar[bool] = False
+
+    @property
+    def noisy(self) -> bool:
+        """Whether anything is added to the uploads."""
+        return self.factor > 0
+
     def scale(self, gradient: Array, epsilon: float, mu: Array) -> Array:
         """Scale of the noise for gradients (s, n) and penalties `mu` (s,), shape (s,)."""
         return self.factor * np.abs(gradient).sum(axis=-1) / (epsilon * mu)
@@ -53,14 +64,12 @@ class NoiseModel:
 
 #: ``standardized``: the authors' program, Laplace numbers shifted and scaled to mean 0 and
 #: standard deviation 1 within each upload. ``laplace``: i.i.d. Laplace numbers; the paper's
-#: Lap(0, nu) has the exponent of an ordinary Laplace distribution of scale 2*nu. ``private``: that
-#: of a mechanism of `fedepm_fast.privacy`.
+#: Lap(0, nu) has the exponent of an ordinary Laplace distribution of scale 2*nu.
 NOISE_MODELS: dict[str, NoiseModel] = {
     model.name: model
     for model in (
         NoiseModel("standardized", 2.0, standardize=True, min_features=2),
         NoiseModel("laplace", 4.0, standardize=False),
         NoiseModel("none", 0.0, standardize=False),
-        NoiseModel("private", 0.0, standardize=False),
     )
 }

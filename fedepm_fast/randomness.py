@@ -19,6 +19,7 @@ from ._validation import MAX_SEED, check_array, check_choice, check_int
 
 Words = NDArray[np.uint64]
 Array = NDArray[np.float64]
+Quantile = Callable[[Array], Array]
 
 # Purposes: the last word of the counter.
 SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT, SHUFFLE = 1, 2, 3, 4, 5, 6
@@ -76,7 +77,7 @@ def laplace_quantile(u: Array) -> Array:
 
 
 #: From uniform numbers to those of a law of mean 0 and scale 1.
-QUANTILES: dict[str, Callable[[Array], Array]] = {"laplace": laplace_quantile, "gaussian": ndtri}
+QUANTILES: dict[str, Quantile] = {"laplace": laplace_quantile, "gaussian": ndtri}
 
 
 def bounded(word: int, bound: int) -> int:
@@ -120,7 +121,7 @@ class Randomness(Protocol):
         n: int,
         *,
         standardize: bool = False,
-        law: str = "laplace",
+        law: str | Quantile = "laplace",
     ) -> Array:
         """Unit noise of the `clients` in round `tau` (-1: the first upload), shape (len, n)."""
 
@@ -164,11 +165,12 @@ class CounterRandomness:
         n: int,
         *,
         standardize: bool = False,
-        law: str = "laplace",
+        law: str | Quantile = "laplace",
     ) -> Array:
-        """Standard Laplace numbers, standardised per client if asked for, or normal ones."""
+        """Standard Laplace numbers, standardised per client if asked for, or normal ones, or
+        those of a law whose quantile function is given."""
         purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
-        quantile = QUANTILES[check_choice("law", law, QUANTILES)]
+        quantile = law if callable(law) else QUANTILES[check_choice("law", law, QUANTILES)]
         noise = quantile(uniform(self._blocks(purpose, tau, clients, n)))
         if standardize:
             noise -= noise.mean(axis=1, keepdims=True)
@@ -242,7 +244,7 @@ class GivenRandomness:
         n: int,
         *,
         standardize: bool = False,
-        law: str = "laplace",
+        law: str | Quantile = "laplace",
     ) -> Array:
         if tau < 0:
             return self.unit_noise_init[clients]

@@ -8,7 +8,6 @@ point; k counts local iterations and tau = k // local_steps rounds, both from 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from .kernels.engine import _loop as loop
 from .kernels.engine._state import clear
 from .objectives import Problem
 from .participation import clients_per_round, select
+from .private_runs import participations, privacy_plan, uploads
 from .randomness import Randomness
 
 if TYPE_CHECKING:
@@ -49,40 +49,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-
-
-def privacy_plan(
-    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
-) -> PrivacyPlan | None:
-    """The plan of a run of so many rounds; None unless the algorithm has a mechanism.
-
-    Selections depend on no data, so how often each client will take part is known before.
-    """
-    if algorithm.mechanism is None:
-        return None
-    return algorithm.plan(problem, participations(algorithm, problem, randomness, rounds))
-
-
-def participations(
-    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
-) -> NDArray[np.int64]:
-    """How often each client uploads in the first `rounds` rounds, shape (m,)."""
-    *_, counts = uploads(algorithm, problem, randomness, rounds)
-    return counts
-
-
-def uploads(
-    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
-) -> Iterator[NDArray[np.int64]]:
-    """How often each client has uploaded before round 0, 1, ..., `rounds`, each shape (m,)."""
-    m = problem.n_clients
-    m0 = clients_per_round(algorithm.participation, m)
-    counts = np.zeros(m, dtype=np.int64)
-    yield counts
-    for tau in range(rounds):
-        counts = counts.copy()
-        counts[select(randomness, tau, m, m0, algorithm.coverage_rounds)] += 1
-        yield counts
 
 
 class Reference:
@@ -192,11 +158,7 @@ class Reference:
     def upload(self, *arguments: Any) -> bool:
         state, tau = arguments[-2:]
         S, n, scale, w = self._chosen(state), len(state.x), self._scale, self._w
-        if self.plan is None or self.algorithm.mechanism is None:
-            unit = self.noise_model.unit(self.randomness, tau, S, n)
-        else:
-            unit = self.randomness.unit_noise(tau, S, n, law=self.algorithm.mechanism.name)
-        noise = scale[:, None] * unit
+        noise = scale[:, None] * self.noise_model.unit(self.randomness, tau, S, n)
         if not np.isfinite(noise).all():
             return False
         z = self.algorithm.upload(self._clients, w, noise)

@@ -17,26 +17,17 @@ from ._archives import read_arrays
 from ._extras import require
 from ._files import replacing
 from ._text import pairs
+from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
 from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from .privacy.released import ReleasedRun
-
 Array = NDArray[np.float64]
 
 _FORMAT = 1
 _ARRAYS = ("x", "W", "Z", "snr_clients")
-
-NO_NOISE = "none: nothing is added to the uploads"
-NO_GUARANTEE = "none: this noise is not differentially private, see fedepm_fast.privacy"
-#: Why no run of a store has a guarantee.
-SHARED_SEED = (
-    "none: runs that are compared share their seed, and with it their noise, which two uploads "
-    "then cancel; they are the experimenter's"
-)
 
 
 class DivergenceWarning(RuntimeWarning):
@@ -397,8 +388,6 @@ class Result:
         ValueError
             If the run has no guarantee.
         """
-        from .privacy.released import released
-
         return released(self)
 
     @classmethod
@@ -447,10 +436,6 @@ class Result:
             versions=meta["versions"],
             **{name: files[name] for name in _ARRAYS},
         )
-        if "privacy" not in result.settings:
-            return result
-        from .privacy.runs import as_true
-
         return as_true(result)
 
 

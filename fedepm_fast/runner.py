@@ -18,7 +18,7 @@ from .algorithms import PRESETS, Algorithm
 from .callbacks import Callback
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
-from .privacy import runs as private
+from .private_runs import rules_for
 from .randomness import CounterRandomness, GivenRandomness
 from .result import DivergenceWarning, Result
 from .stopping import NEAR, PRECISION, ROUNDING, NoRule, StoppingRule, as_rule
@@ -140,28 +140,19 @@ def run(
     >>> result.rounds
     8
     """
-    if isinstance(algorithm, Algorithm) and algorithm.mechanism is not None:
-        private.check_objective(objective)
+    rules = rules_for(algorithm, objective)
     problem = make_problem(algorithm, data, objective)
     m, n = problem.n_clients, problem.n_parameters
     resolved = algorithm.resolve(problem)
     resolved.check_coverage(m)
-    measures = private.Measures(problem)
-    if resolved.mechanism is not None:
-        planned = private.fixed_rounds(stopping, rounds, max_rounds)
-        if rounds is None:
-            rounds, stopping = planned, None
-        private.check_run(resolved, problem)
-        problem = private.private_problem(resolved.mechanism, problem)
+    stopping, rounds = rules.fix(stopping, rounds, max_rounds)
+    problem = rules.begin(resolved, problem)
     engine = _engine(engine, resolved, problem)
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
-    if callback is not None and resolved.mechanism is not None:
-        callback = measures.watched_by(callback)
+    callback = rules.watched(callback)
     start = None if start is None else check_start(start, m, n)
     if randomness is None:
-        if seed is None:
-            seed = 0 if resolved.mechanism is None else private.fresh_seed()
-        source: Any = CounterRandomness(seed, trial)
+        source: Any = CounterRandomness(rules.seed() if seed is None else seed, trial)
     else:
         if not isinstance(randomness, GivenRandomness):
             raise TypeError(
@@ -172,7 +163,7 @@ def run(
         if limits.max_iterations is not None:
             last = min(last, limits.max_iterations // resolved.local_steps)
         # A stopping rule may end the run earlier than that.
-        noisy = resolved.noise_model.factor > 0 or resolved.mechanism is not None
+        noisy = resolved.noise_model.noisy
         randomness.check(m, n, last if isinstance(limits.rule, NoRule) else 0, noisy=noisy)
         source = randomness
 
@@ -189,9 +180,8 @@ def run(
             every_accuracy=every_accuracy,
             compiled=engine == ENGINES[0],
         )
-        if resolved.mechanism is not None and len(outcome.history["objective"]):
-            outcome.at_start = measures.problem.value_at_start(start)
-        near = outcome.at_start if start is None else measures.problem.value_at_start(None)
+        outcome.at_start = rules.value_at_start(outcome.at_start, start)
+        near = outcome.at_start if start is None else rules.problem.value_at_start(None)
     if len(outcome.history["objective"]) == 0:
         raise ValueError(_why_it_overflows(resolved, problem, start))
     if PRECISION in outcome.reasons and len(outcome.history["objective"]) == 1:
@@ -200,13 +190,10 @@ def run(
             f"above the rounding of points of the size {np.abs(outcome.x).max():.3g}, and finite"
         )
     history, settings = record(outcome, limits)
-    if resolved.mechanism is not None:
-        measures.into(history, every_accuracy)
-        settings["privacy"], spent = private.report(
-            resolved, problem, source, limits.max_rounds, len(history["x"]) - 1,
-            start_given=start is not None,
-        )  # fmt: skip
-        history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
+    settings |= rules.account(
+        history, source, limits.max_rounds, every_accuracy=every_accuracy,
+        start_given=start is not None,
+    )  # fmt: skip
     description = {"description": data.summary(), **data.description}
     if problem.objective.task != "regression":
         description["largest_class"] = data.largest_class
@@ -310,13 +297,13 @@ def make_result(
 
 def _advice(algorithm: Algorithm, problem: Problem) -> str:
     """What to change when a run went wrong."""
-    if algorithm.mechanism is not None:
+    if algorithm.noise_model.private:
         # Bounds of the curvature would be computed from private rows.
         return (
             "more clients, more of them in a round or a larger total_epsilon make up for the "
             "noise, and rows scaled by public bounds make less of it"
         )
-    less_noise = "" if algorithm.noise_model.factor == 0 else ", less noise (a larger epsilon)"
+    less_noise = "" if not algorithm.noise_model.noisy else ", less noise (a larger epsilon)"
     return (
         f"{algorithm.advice(problem)}; columns of one scale, more clients{less_noise} and fewer "
         "local_steps can help"

@@ -22,7 +22,7 @@ from fedepm_fast.data.partition import RandomCuts
 from fedepm_fast.engine import simulate
 from fedepm_fast.kernels import losses
 from fedepm_fast.privacy import LaplaceMechanism
-from fedepm_fast.privacy.runs import private_problem
+from fedepm_fast.private_runs import private_problem
 from fedepm_fast.randomness import CounterRandomness
 from fedepm_fast.stopping import NoRule
 

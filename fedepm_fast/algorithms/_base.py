@@ -14,10 +14,10 @@ from .._docstrings import inherit_parameters
 from .._parameters import Among, Around, check_fields, choice, integer, param, real
 from .._registry import Registry
 from .._validation import check_choice
-from ..noise import NOISE_MODELS, NoiseModel
+from ..mechanisms import Mechanism
+from ..noise import NOISE_MODELS
 from ..objectives import REGULARIZERS, Objective, Problem
 from ..participation import check_coverage, clients_per_round
-from ..privacy.mechanisms import Mechanism
 from ._views import Array, AtClients, AtServer, Clients, Sized
 
 #: How a client's step scales its penalty parameter mu: ``"1/d"`` divides by its number of
@@ -61,7 +61,7 @@ class PrivacyPlan(NamedTuple):
     pull: Array
     """Largest second derivative of each client's regulariser, shape (m,)."""
     drift: float
-    """How small `change` may be beside the size of x: see `privacy.mechanisms.drift`."""
+    """How small `change` may be beside the size of x: see `mechanisms.drift`."""
 
 
 #: The algorithms by name, a user's own beside the built-in ones.
@@ -168,8 +168,8 @@ class Algorithm:
         elif self.preset == "private":
             raise ValueError("preset 'private' needs a mechanism, see fedepm_fast.privacy")
         if self.noise is not None:
-            given = tuple(name for name in NOISE_MODELS if name != "private")
-            check_choice("noise", self.noise, NOISE_MODELS if self.mechanism else given)
+            # That of a mechanism has no other name, which is checked with it.
+            check_choice("noise", self.noise, ("private",) if self.mechanism else NOISE_MODELS)
 
     def _check_mechanism(self, mechanism: Any) -> None:
         raise ValueError(
@@ -185,12 +185,12 @@ class Algorithm:
                 f"noise {noise.name!r} needs at least {noise.min_features} parameters, "
                 f"the problem has {problem.n_parameters}: noise='laplace' or noise='none' needs one"
             )
-        return dataclasses.replace(self, noise=noise.name)
+        return dataclasses.replace(self, noise=self.noise or PRESETS[self.preset].noise)
 
     @property
-    def noise_model(self) -> NoiseModel:
-        """The noise model of these parameters or of their preset."""
-        return NOISE_MODELS[self.noise or PRESETS[self.preset].noise]
+    def noise_model(self) -> Any:
+        """What makes the noise: the mechanism, or the noise model of parameters or preset."""
+        return self.mechanism or NOISE_MODELS[self.noise or PRESETS[self.preset].noise]
 
     def check_coverage(self, m: int) -> None:
         """Raise ValueError unless so few clients a round can cover all `m` in time."""

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from .._parameters import Around, choice, param, real
 from .._validation import check_choice
-from ..objectives import Problem
-from ..privacy.mechanisms import (
+from ..mechanisms import (
     FOR_ROUNDING,
     LARGEST,
     MECHANISMS,
@@ -27,6 +26,7 @@ from ..privacy.mechanisms import (
     rounding_share,
     upload_sensitivity,
 )
+from ..objectives import Problem
 from ._base import PRESETS, STEPS, Algorithm, PrivacyPlan
 from ._operators import ens, penalty_parameter, soft_threshold
 from ._views import Array, AtClients, AtServer, Clients, Sized
@@ -377,7 +377,7 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
         """Steps with the public factor ``1 + c*|w_i - x|^2`` of the start of the round, and how
         far one record can move each upload: see `privacy.upload_sensitivity`.
 
-        Whether the noise hides rounding too: see `privacy.mechanisms.hides_rounding`."""
+        Whether the noise hides rounding too: see `mechanisms.hides_rounding`."""
         n, safe, constants = state.x.size, True, read(settings.constants)
         clip, eta = constants.clip, constants.eta
         for i in S:

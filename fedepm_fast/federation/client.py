@@ -20,9 +20,9 @@ from .._archives import read_archive, read_without_digest, write_archive
 from .._files import check_writable_folder
 from .._validation import check_array, check_int
 from ..algorithms import Algorithm, AtClients
-from ..privacy._client import PrivateClient, Spent, Upload
-from ..privacy._ledger import LARGEST_JUMP, UploadRefused, jump_fault
 from ..randomness import CounterRandomness
+from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
+from ._private import PrivateClient, Spent, Upload
 from .server import check_point, resolve
 
 __all__ = ["Client", "ClientState", "PrivateClient", "Spent", "Upload", "UploadRefused"]

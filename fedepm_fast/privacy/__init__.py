@@ -13,13 +13,9 @@ than the guarantee says.
 
 from __future__ import annotations
 
-from .accounting import (
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_noise_multiplier,
-    laplace_epsilon,
-)
-from .mechanisms import (
+from .. import mechanisms as mechanisms
+from ..guarantees import ReleasedRun
+from ..mechanisms import (
     MECHANISMS,
     GaussianMechanism,
     LaplaceMechanism,
@@ -28,8 +24,13 @@ from .mechanisms import (
     clip_rows,
     upload_sensitivity,
 )
+from .accounting import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_noise_multiplier,
+    laplace_epsilon,
+)
 from .release import release, release_scale
-from .released import ReleasedRun
 
 __all__ = [
     "MECHANISMS",

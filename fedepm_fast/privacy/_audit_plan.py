@@ -7,23 +7,19 @@ import functools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from ..algorithms import FedEPM
 from ..callbacks import RoundInfo
 from ..data import FederatedData
 from ..objectives import Logistic, Problem
+from ..private_runs import private_problem
 from ..randomness import CounterRandomness
 from ..reference import fedepm_iterates
 from ..stopping import REASONS, NoRule
-from . import accounting
 from ._audit_bounds import Audit, rates, split_bound
-from .mechanisms import GaussianMechanism
-from .runs import private_problem
 
 Array = NDArray[np.float64]
 
@@ -52,7 +48,7 @@ class Plan:
         mechanism = mechanism.resolve(records, features)
         assert mechanism.clip is not None
         self.mechanism, self.clip, self.rounds = mechanism, mechanism.clip, rounds
-        self.records, self.law = records, mechanism.name
+        self.records, self.law = records, mechanism.law
         algorithm = dataclasses.replace(algorithm, mechanism=mechanism)
         # Of one client, as the settings of eta depend on how many there are.
         raw = [self._problem(algorithm, [which], features) for which in range(2)]
@@ -160,57 +156,30 @@ class Plan:
                 G = np.broadcast_to(problem.gradient(0, x), begin.shape)
                 *_, (W, _) = fedepm_iterates(self.algorithm, begin, x, G, step, tau)
                 units.append((Z[tau + 1] - W) / scale[tau][:, None])
-            power = 1 if self.mechanism.order == 1 else 2
-            less = [(np.abs(unit) ** power).sum(axis=1) / power for unit in units]
+            first, second = (self.law.log_density(unit) for unit in units)
             # Beyond both centres of Laplace noise all are alike, but for rounding.
-            found.append(np.round(less[1] - less[0], 9))
+            found.append(np.round(first - second, 9))
         both = np.array(found)
         return both[:, : m // 2].ravel(), both[:, m // 2 :].ravel()
 
-    def apart(self, low: Any, high: Any) -> Array:
+    def apart(self, low: Array, high: Array) -> Array:
         """How far apart two laws of unit scale are at least, if an observer of one upload is right
         with a rate of `low` or more and alarmed falsely with one of `high` or less."""
-        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            if self.law == "gaussian":
-                found = special.ndtri(low) - special.ndtri(high)
-            else:
-                found = np.where(
-                    low <= 0.5,
-                    np.log(low / high),
-                    np.where(high < 0.5, -np.log(4 * high * (1 - low)),
-                             np.log((1 - high) / (1 - low))),
-                )  # fmt: skip
-        return np.where(low > high, found, 0.0)
+            return np.where(low > high, self.law.apart(low, high), 0.0)
 
     def epsilon(self, apart: float) -> float:
         """What the uploads of a run spend whose laws are so far apart."""
-        if apart <= 0:
-            return 0.0
-        if isinstance(self.mechanism, GaussianMechanism):
-            return accounting.gaussian_epsilon(1 / apart, self.mechanism.delta, self.rounds)
-        return accounting.laplace_epsilon(apart, self.rounds, self._delta)
-
-    @property
-    def _delta(self) -> float:
-        return float(getattr(self.mechanism, "delta", 0.0))
+        return self.mechanism.compose(apart, self.rounds) if apart > 0 else 0.0
 
     @property
     def stated(self) -> float:
         """The epsilon that the mechanism is given, whatever its noise."""
-        if self.mechanism.total_epsilon is not None:
-            return self.mechanism.total_epsilon
-        each = float(self.mechanism.epsilon_per_round)  # type: ignore[attr-defined]
-        return accounting.laplace_epsilon(each, self.rounds, self._delta)
+        return self.mechanism.stated(self.rounds)
 
     def planned(self) -> float:
         """How far apart the laws of an upload are at most, for what is stated."""
-        if isinstance(self.mechanism, GaussianMechanism):
-            z = accounting.gaussian_noise_multiplier(self.stated, self._delta, self.rounds)
-            return 1 / z
-        if self._delta:
-            return 1 / accounting.laplace_noise_multiplier(self.stated, self.rounds, self._delta)
-        return self.stated / self.rounds
+        return 1 / self.mechanism.noise_multiplier(self.stated, self.rounds)
 
     def verdict(self, first: Array, second: Array, confidence: float) -> Audit:
         """What the scores of clients with the first and with the second record show."""
@@ -219,10 +188,11 @@ class Plan:
             return self.apart(*rates(hits, alarms, of, confidence))
 
         found, seen = split_bound(first, second, bound)
+        runs, shortfall = len(first) // self.rounds, self.shortfall(len(first) // 2, confidence)
+        delta = getattr(self.mechanism, "delta", 0.0)
         return Audit(
-            self.epsilon(found), self.stated, self._delta, confidence, len(first) // self.rounds,
-            *seen, self.rounds, self.shortfall(len(first) // 2, confidence),
-        )  # fmt: skip
+            self.epsilon(found), self.stated, delta, confidence, runs, *seen, self.rounds, shortfall
+        )
 
     def shortfall(self, of: int, confidence: float) -> float | None:
         """The smallest lack of noise that so many uploads of each dataset show."""
@@ -237,7 +207,7 @@ class Plan:
 
         def seen(share: float) -> bool:
             far = (1 - _TILT) * planned / share
-            alarm = special.ndtr(-far / 2) if self.law == "gaussian" else np.exp(-far / 2) / 2
+            alarm = self.law.tail(far / 2)
             rng = np.random.default_rng(0)
             hits, alarms = of - rng.binomial(of, alarm, _DRAWS), rng.binomial(of, alarm, _DRAWS)
             found = self.apart(*rates(hits, alarms, of, confidence))

@@ -80,7 +80,7 @@ def audit(
     """
     if not isinstance(algorithm, FedEPM):
         raise TypeError(f"algorithm must be FedEPM, got {type(algorithm).__name__}")
-    if algorithm.noise_model.name == "none":
+    if not algorithm.noise_model.noisy:
         raise ValueError("noise must not be none: without noise there is nothing to audit")
     rounds = check_int("rounds", rounds, low=1)
     runs = check_int("runs", runs, low=10)
@@ -171,8 +171,8 @@ def _density(algorithm: FedEPM, unit: Array, scale: Array) -> Array:
     n = unit.shape[1]
     with np.errstate(divide="ignore"):
         spread = n * np.log(scale[:, 0])
-    if algorithm.noise_model.name == "laplace":
-        return -np.abs(unit).sum(axis=1) - spread
+    if not algorithm.noise_model.standardize:
+        return algorithm.noise_model.law.log_density(unit) - spread
     # Standardised noise has no density: it has mean 0 and deviation 1 to rounding, or is not it.
     off = np.abs(unit.mean(axis=1)) + np.abs(unit.std(axis=1, ddof=1) - 1)
     return -np.log(1e-12 + off)
@@ -180,7 +180,7 @@ def _density(algorithm: FedEPM, unit: Array, scale: Array) -> Array:
 
 def standard(runs: int = 4000, seed: int = 0, progress: Any = None) -> dict[str, Audit]:
     """Audits of the paper's two presets and of private uploads under three plans."""
-    from .mechanisms import GaussianMechanism, LaplaceMechanism
+    from ..mechanisms import GaussianMechanism, LaplaceMechanism
 
     def private(mechanism: Any) -> FedEPM:
         return FedEPM(mechanism=mechanism, local_steps=4)

@@ -11,10 +11,10 @@ import numpy as np
 from .._validation import MAX_SEED, check_int, check_real
 from ..algorithms import FedEPM
 from ..data import FederatedData
+from ..guarantees import share_a_seed
+from ..mechanisms import LaplaceMechanism
 from ..runner import make_problem, run
 from .defaults import private_settings
-from .mechanisms import LaplaceMechanism
-from .runs import share_a_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

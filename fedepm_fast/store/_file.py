@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..result import SHARED_SEED
+from ..guarantees import SHARED_SEED
 from ._rows import CHECKED, checksum, history_checksum
 
 #: Marks the file as one of ours, in SQLite's header: "FEPM".

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..result import SHARED_SEED
+from ..guarantees import SHARED_SEED
 from . import _history
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .. import __version__
 from ..data import FederatedData
-from ..privacy.runs import share_a_seed
+from ..guarantees import share_a_seed
 from ..randomness import split_seed
 from ..result import DivergenceWarning, Result
 from ..runner import run, versions

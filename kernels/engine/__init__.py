@@ -195,10 +195,12 @@ def evaluate_kernel(client: Any) -> Any:
     return evaluate
 
 
+_ROWS = {"laplace": laplace_rows, "gaussian": gaussian_rows}
+
+
 @functools.cache
-def upload_kernel(law: str, private: bool) -> Any:
-    """The stage ``z_i = w_i + noise_i``, with noise of a law, "laplace" or "gaussian"."""
-    fill = {"laplace": laplace_rows, "gaussian": gaussian_rows}[law]
+def upload_kernel(fill: Any, private: bool) -> Any:
+    """The stage ``z_i = w_i + noise_i``, with noise that `fill` draws, as of `noise`."""
 
     @stage
     def upload(rows, problem, settings, key, given, state, tau):
@@ -274,19 +276,19 @@ class Engine:
         Of float64.
     aggregate, local_round : compiled functions
         The algorithm's, see `stage` and `_loop`.
-    law : {"laplace", "gaussian"}
-        Of the noise.
+    law : {"laplace", "gaussian"} or compiled function
+        Of the noise: its rows, as of `noise.laplace_rows`.
     private : bool
         Whether its scale is that of a mechanism.
     """
 
     def __init__(
-        self, rows: losses.ClientRows, aggregate: Any, local_round: Any, law: str, private: bool
+        self, rows: losses.ClientRows, aggregate: Any, local_round: Any, law: Any, private: bool
     ) -> None:
         self._rows = rows.arrays
         evaluate, upload = (
             evaluate_kernel(losses.objective_device(rows)),
-            upload_kernel(law, private),
+            upload_kernel(_ROWS.get(law, law), private),
         )
         self._stages = (select, aggregate, evaluate, local_round, upload)
 

@@ -25,7 +25,7 @@ from fedepm_fast.privacy import (
     clip_rows,
     upload_sensitivity,
 )
-from fedepm_fast.privacy.runs import private_problem
+from fedepm_fast.private_runs import private_problem
 from fedepm_fast.randomness import CounterRandomness
 from fedepm_fast.reference import fedepm_iterates, penalty_parameter, soft_threshold
 

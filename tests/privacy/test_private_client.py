@@ -18,11 +18,11 @@ from problems import small_data
 from scipy import stats
 
 from fedepm_fast import FedEPM, _files, run
+from fedepm_fast.federation._ledger import Entry, Ledger
 from fedepm_fast.federation.client import PrivateClient, UploadRefused
 from fedepm_fast.federation.server import Server
+from fedepm_fast.mechanisms import FOR_ROUNDING
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, upload_sensitivity
-from fedepm_fast.privacy._ledger import Entry, Ledger
-from fedepm_fast.privacy.mechanisms import FOR_ROUNDING
 
 ROOT = Path(__file__).parents[2]
 M, N = 4, 3
@@ -320,7 +320,7 @@ def test_a_ledger_is_one_process_s_until_it_dies(tmp_path):
     one = client(tmp_path / "0")
     code = f"""
 import sys, time
-from fedepm_fast.privacy._ledger import Ledger
+from fedepm_fast.federation._ledger import Ledger
 with Ledger({str(tmp_path / "0")!r}, {{}}, {N}).locked():
     print("locked", flush=True)
     time.sleep(600)

@@ -26,17 +26,18 @@ from fedepm_fast import (
 )
 from fedepm_fast.callbacks import RoundInfo
 from fedepm_fast.data.partition import EqualParts
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, ReleasedRun, accounting
-from fedepm_fast.privacy.runs import (
+from fedepm_fast.guarantees import (
     GUESSED,
     NOT_PRIVATE,
     OF_THE_SPLIT,
     SHARED_SEED,
     SIMULATED,
     as_true,
-    fresh_seed,
-    private_problem,
 )
+from fedepm_fast.mechanisms.gaussian import _gaussian_epsilon
+from fedepm_fast.mechanisms.laplace import LAPLACE_SLACK
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, ReleasedRun
+from fedepm_fast.private_runs import fresh_seed, private_problem
 from fedepm_fast.randomness import GivenRandomness
 
 LAPLACE = LaplaceMechanism(total_epsilon=2.0)
@@ -178,7 +179,7 @@ def test_laplace_noise_of_a_delta():
     multipliers = total.noise_multipliers(uploads)
     assert multipliers[0] < 0.6 * 50 / 2.5 and multipliers[2] == pytest.approx(0.4)
     spent = total.spent(multipliers, uploads)
-    assert (spent <= 2.5).all() and (spent[:3] >= 2.5 * (1 - accounting.LAPLACE_SLACK)).all()
+    assert (spent <= 2.5).all() and (spent[:3] >= 2.5 * (1 - LAPLACE_SLACK)).all()
     assert total.guarantee(spent.max()).startswith("each client: epsilon <= 2.5 at delta 1e-05, ")
     result = run(FedEPM(mechanism=total), scaled(m=4), rounds=3, seed=SECRET)
     assert result.settings["privacy"]["delta"] == 1e-5
@@ -231,14 +232,14 @@ def test_accounts_are_computed_once():
     mechanism = GaussianMechanism(total_epsilon=0.7, delta=1e-7)
     planned = np.repeat([2, 3, 4], 40)
     multipliers = mechanism.noise_multipliers(planned)
-    before = accounting._gaussian_epsilon.cache_info().misses
+    before = _gaussian_epsilon.cache_info().misses
     first = mechanism.spent(multipliers, planned - 1)
     # Of 120 clients three differ; asked again, none is new.
-    assert accounting._gaussian_epsilon.cache_info().misses - before <= 3
-    before = accounting._gaussian_epsilon.cache_info().misses
+    assert _gaussian_epsilon.cache_info().misses - before <= 3
+    before = _gaussian_epsilon.cache_info().misses
     np.testing.assert_array_equal(mechanism.spent(multipliers, planned - 1), first)
-    assert accounting._gaussian_epsilon.cache_info().misses == before
-    assert first[0] == accounting._gaussian_epsilon.__wrapped__(multipliers[0], 1e-7, 1)
+    assert _gaussian_epsilon.cache_info().misses == before
+    assert first[0] == _gaussian_epsilon.__wrapped__(multipliers[0], 1e-7, 1)
 
 
 DATA = Path(__file__).parents[1] / "recorded"

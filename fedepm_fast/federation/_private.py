@@ -12,12 +12,12 @@ from .._extras import require
 from .._validation import check_array, check_int
 from ..algorithms import AtClients, FedEPM
 from ..data import FederatedData
-from ..federation.server import check_point, resolve
+from ..mechanisms import release, release_scale
 from ..objectives import Objective
+from ..private_runs import check_objective, check_run, private_problem
 from ..runner import make_problem
-from . import runs
 from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
-from .release import release, release_scale
+from .server import check_point, resolve
 
 Array = NDArray[Any]
 
@@ -116,11 +116,11 @@ class PrivateClient:
         if mechanism is None:
             raise ValueError("algorithm must have a mechanism; without one use Client")
         require("opendp.prelude", "privacy", "PrivateClient")
-        runs.check_objective(objective)
+        check_objective(objective)
         problem = make_problem(self.algorithm, data, objective)
-        runs.check_run(self.algorithm, problem)
+        check_run(self.algorithm, problem)
         self._mechanism = mechanism
-        self._problem = runs.private_problem(mechanism, problem)
+        self._problem = private_problem(mechanism, problem)
         plan = self.algorithm.plan(self._problem, np.array([self.uploads]))
         assert plan is not None
         self._plan = plan

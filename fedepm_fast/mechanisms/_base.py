@@ -1,0 +1,216 @@
+"""What every mechanism has: a law of its noise, a budget, and an account of what is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._docstrings import inherit_parameters
+from .._registry import Registry
+from .._validation import check_real
+
+if TYPE_CHECKING:
+    from ..randomness import Randomness
+
+Array = NDArray[np.float64]
+
+
+class Law:
+    """A law of noise of scale 1 about 0, every coordinate drawn by itself.
+
+    What uses noise asks its law: a run, compiled or in NumPy, an upload that leaves a client,
+    and an audit, whose observer compares how likely an upload is under two laws of scale 1 that
+    are some way apart.
+    """
+
+    #: What records and `release` call it.
+    name: ClassVar[str]
+    #: As it is printed.
+    symbol: ClassVar[str]
+    #: The norm, L1 or L2, in which it hides how far a record moves an upload.
+    order: ClassVar[int]
+
+    def quantile(self, u: Array) -> Array:
+        """Noise from uniform numbers in (0, 1), elementwise."""
+        raise NotImplementedError
+
+    def log_density(self, unit: Array) -> Array:
+        """Logarithm of the density of rows (..., n) of noise, up to a constant, shape (...)."""
+        raise NotImplementedError
+
+    def tail(self, t: ArrayLike) -> Any:
+        """Probability of more than `t`, at least 0, in one coordinate."""
+        raise NotImplementedError
+
+    def apart(self, hits: ArrayLike, alarms: ArrayLike) -> Array:
+        """How far apart two of these laws are at least, if an observer of one number is right
+        with a rate of `hits` or more and alarmed falsely with one of `alarms` or less."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> Any:
+        """The compiled function that draws rows, as of `kernels.noise`; None if there is none,
+        and then NumPy computes the run."""
+        return None
+
+    def measurement(self, dp: Any, domain: Any, scale: float) -> Any:
+        """OpenDP's mechanism of this noise, on the finest grid of floats."""
+        raise NotImplementedError
+
+    def most(self, multiplier: Fraction) -> Fraction:
+        """What OpenDP may account for an upload of this noise multiplier, exactly."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What the private mechanisms have in common.
+
+    A mechanism is a frozen dataclass derived from this one, with a `law` and the three methods
+    that have no body here. `MECHANISMS` knows it by its name.
+
+    Parameters
+    ----------
+    total_epsilon : float, optional
+        What each client may spend in a whole run, above 0. It is split evenly over the client's
+        own participations, which depend on no data.
+    clip : float, optional
+        Bound on the norm of a record's gradient, above 0: rows are scaled down to it. By
+        default ``n / sqrt(d)`` in L1 and ``sqrt(n / d)`` in L2, for d rows and n features in
+        all, which is what rows of columns of unit norm have on average at most; it depends on
+        public numbers only.
+    public_scaling : bool
+        Whether the scaling of the columns may be taken as public. Scaling to unit norm is
+        computed from the data, so a run on such data is refused without this.
+    """
+
+    total_epsilon: float | None = None
+    clip: float | None = None
+    public_scaling: bool = False
+
+    #: What records and commands call it.
+    name: ClassVar[str]
+    #: Of its noise.
+    law: ClassVar[Law]
+    #: The norm of the sensitivity, that of the law.
+    order: ClassVar[int]
+
+    # As of `noise.NoiseModel`: what the noise of the paper has in its place.
+    private: ClassVar[bool] = True
+    factor: ClassVar[float] = 0.0
+    standardize: ClassVar[bool] = False
+    min_features: ClassVar[int] = 1
+    noisy: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "law" in vars(cls):
+            cls.order = cls.law.order
+        inherit_parameters(cls, cls.__mro__[1])
+
+    def __post_init__(self) -> None:
+        if self.total_epsilon is not None:
+            self._check("total_epsilon", low=0.0, high=1e14, open_low=True)
+        if self.clip is not None:
+            self._check("clip", low=0.0, open_low=True)
+        if not isinstance(self.public_scaling, bool):
+            raise TypeError(f"public_scaling must be True or False, got {self.public_scaling!r}")
+
+    def _check(self, field: str, **bounds: Any) -> None:
+        object.__setattr__(self, field, check_real(field, getattr(self, field), **bounds))
+
+    def resolve(self, samples: int, features: int) -> Mechanism:
+        """This mechanism with its clip filled in."""
+        if self.clip is not None:
+            return self
+        mean_square = features / samples
+        clip = mean_square**0.5 if self.order == 2 else (features * mean_square) ** 0.5
+        return dataclasses.replace(self, clip=clip)
+
+    def describe(self) -> dict[str, Any]:
+        """Name and parameters as plain values, for records."""
+        return {"name": self.name, **dataclasses.asdict(self)}
+
+    @property
+    def checked(self) -> bool:
+        """Whether it is one of this package, whose account has been checked."""
+        package = type(self).__module__.rpartition(".")[0]
+        return MECHANISMS.get(self.name) is type(self) and package == __package__
+
+    def unit(self, randomness: Randomness, tau: int, clients: NDArray[np.intp], n: int) -> Array:
+        """Unit noise of `clients` in round `tau`, shape (len(clients), n).
+
+        First uploads, of round -1, have none: they are public points.
+        """
+        if tau < 0:
+            return np.zeros((len(clients), n))
+        return randomness.unit_noise(tau, clients, n, law=self.law.quantile)
+
+    # Its account ----------------------------------------------------------------------
+
+    def noise_multiplier(self, epsilon: float, uploads: int) -> float:
+        """Scale of the noise over the sensitivity with which so many uploads, at least 1, spend
+        no more than `epsilon`."""
+        raise NotImplementedError
+
+    def compose(self, apart: float, uploads: int) -> float:
+        """Epsilon of so many uploads, if a record moves each by `apart` scales of its noise."""
+        raise NotImplementedError
+
+    def guarantee(self, epsilon: float) -> str:
+        """The guarantee in words, `epsilon` being the largest that a client spent."""
+        raise NotImplementedError
+
+    def stated(self, uploads: int) -> float:
+        """Epsilon that a client of so many uploads is given."""
+        assert self.total_epsilon is not None
+        return self.total_epsilon
+
+    def noise_multipliers(self, participations: NDArray[np.int64]) -> Array:
+        """Scale of the noise over the sensitivity, for each client's number of uploads."""
+        counts, where = np.unique(np.maximum(participations, 1), return_inverse=True)
+        each = [self.noise_multiplier(self.stated(int(k)), int(k)) for k in counts]
+        return np.array(each)[where.reshape(-1)]
+
+    def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
+        """Epsilon that each client has spent after so many uploads, shape (m,).
+
+        After all uploads that its noise was made for it is the budget, to the last digit.
+        """
+        return each_pair(lambda z, k: self.compose(1.0 / z, k), multipliers, uploads)
+
+
+#: Mechanisms by name. A user's own is entered with ``MECHANISMS.add(name, class)``: runs with it
+#: have no guarantee, for nobody has checked its account.
+MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", __package__)
+
+
+def each_pair(
+    account: Callable[[float, int], float], multipliers: Array, uploads: NDArray[np.int64]
+) -> Array:
+    """What `account` says of each client, asked once for those that are alike."""
+    pairs, where = np.unique(np.stack([multipliers, uploads]), axis=1, return_inverse=True)
+    return np.array([account(float(z), int(k)) for z, k in pairs.T])[where.reshape(-1)]
+
+
+def in_words(epsilon: float, delta: float) -> str:
+    """A guarantee of each client's records."""
+    loss = f"at delta {at_least(delta)}" if delta else "(pure)"
+    return f"each client: epsilon <= {at_least(epsilon)} {loss}, {RELATION}"
+
+
+#: Of the datasets that a guarantee compares.
+RELATION = "for each record of a client, replace-one"
+
+
+def at_least(value: float) -> str:
+    """A number to six digits, none of them rounded down; one of so few is printed as it is."""
+    digits = Decimal(repr(float(value)))
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(digits)):.6g}"

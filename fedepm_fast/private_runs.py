@@ -1,0 +1,367 @@
+"""What a run with a mechanism may do, and what it says about privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._validation import MAX_SEED, check_int
+from .algorithms import Algorithm, FedEPM, PrivacyPlan
+from .callbacks import Callback, RoundInfo, Rounds
+from .data import FederatedData, column_norms
+from .guarantees import (
+    GUESSABLE,
+    GUESSED,
+    NOT_PRIVATE,
+    OF_THE_SPLIT,
+    OWN_MECHANISM,
+    SHARED_SEED,
+    SIMULATED,
+    as_true,
+    no_guarantee,
+    share_a_seed,
+    why_known,
+    withdrawn,
+)
+from .losses import Huber, LeastSquares, Logistic, Multinomial, SquaredHinge, as_objective
+from .mechanisms import Mechanism, clipped_data
+from .objectives import Problem
+from .participation import clients_per_round, select
+from .randomness import CounterRandomness, Randomness
+from .stopping import NoRule
+
+__all__ = [
+    "GUESSABLE",
+    "GUESSED",
+    "NOT_PRIVATE",
+    "OF_THE_SPLIT",
+    "SHARED_SEED",
+    "SIMULATED",
+    "Open",
+    "Private",
+    "as_true",
+    "check_objective",
+    "check_run",
+    "fresh_seed",
+    "participations",
+    "privacy_plan",
+    "private_problem",
+    "report",
+    "rules_for",
+    "share_a_seed",
+    "uploads",
+]
+
+Array = NDArray[np.float64]
+
+#: What subclasses do is not accounted for, nor what functions of a user's do at any margin.
+_BUILT_IN = (Logistic, LeastSquares, Huber, SquaredHinge, Multinomial)
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system's entropy, none that can be guessed."""
+    return GUESSABLE + secrets.randbelow(MAX_SEED + 1 - GUESSABLE)
+
+
+def check_objective(objective: Any) -> None:
+    """Raise ValueError where the number of coordinates would come from the labels."""
+    objective = as_objective(objective)
+    if isinstance(objective, Multinomial) and objective.classes is None:
+        raise ValueError(
+            "classes must be given for a private run, Multinomial(classes=...): the largest "
+            "label is a record's"
+        )
+
+
+def check_run(algorithm: Algorithm, problem: Problem) -> None:
+    """Raise ValueError where something that depends on the data would be taken as public."""
+    mechanism = algorithm.mechanism
+    assert mechanism is not None
+    if type(algorithm) is not FedEPM:
+        raise ValueError(
+            "algorithm must be FedEPM itself for a private run: what a subclass does, as "
+            f"{type(algorithm).__name__}, is not accounted for"
+        )
+    scaling = problem.data.description.get("scale") or _looks_scaled(problem.data)
+    if scaling and not mechanism.public_scaling:
+        raise ValueError(
+            f"the columns were divided by numbers that depend on the data ({scaling}): divide by "
+            "public bounds instead, or declare that public, with public_scaling"
+        )
+    objective = problem.objective
+    if type(objective) not in _BUILT_IN:
+        raise ValueError(
+            f"the objective {objective.name!r} is a loss of your own, "
+            f"{type(objective).__name__}, whose gradients nothing bounds: private runs take the "
+            "built-in losses"
+        )
+    if objective.slope is None:
+        raise ValueError(
+            f"the objective {objective.name!r} has no bound on a record's gradient: "
+            "private runs need a loss with a bounded derivative, such as 'logistic', "
+            "'multinomial', or Huber(delta), which is least squares with each record's derivative "
+            "clipped to delta"
+        )
+
+
+def _looks_scaled(data: FederatedData) -> str:
+    """How half of the columns or more were scaled by their own numbers, as far as that can be
+    told; else "". Constant columns and indicators do not count."""
+    d = data.n_samples
+    if d < 3:
+        return ""
+    norms, sizes = column_norms(data.features), abs(data.features)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        means = np.asarray(data.features.sum(axis=0)).ravel() / d
+        deviations = np.sqrt(np.maximum(norms**2 / d - means**2, 0.0))
+        peaks = sizes.max(axis=0)
+        peaks = np.ravel(peaks.toarray() if data.is_sparse else peaks)
+        # Entries are 0 and one other size where the sums of squares and sizes agree.
+        sums = np.asarray(sizes.sum(axis=0)).ravel()
+        two_valued = np.isclose(norms * (norms / peaks), sums, rtol=1e-6, atol=0)
+    counts = (deviations > 1e-6 * np.abs(means)) & ~two_valued
+    if not counts.any():
+        return ""
+    wanted = {
+        "unit norm": (norms, 1.0),
+        "unit deviation": (deviations, 1.0),
+        "unit deviation, one degree of freedom less": (deviations, np.sqrt((d - 1) / d)),
+    }
+    for name, (values, one) in wanted.items():
+        if np.isclose(values[counts], one, rtol=1e-6, atol=0).mean() >= 0.5:
+            return name
+    return ""
+
+
+def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
+    """The problem whose gradients the clients take: rows clipped to the mechanism's bound."""
+    slope = problem.objective.slope_in(mechanism.order)
+    assert slope is not None
+    return Problem(clipped_data(problem.data, mechanism, slope), problem.objective)
+
+
+def privacy_plan(
+    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+) -> PrivacyPlan | None:
+    """The plan of a run of so many rounds; None unless the algorithm has a mechanism.
+
+    Selections depend on no data, so how often each client will take part is known before.
+    """
+    if algorithm.mechanism is None:
+        return None
+    return algorithm.plan(problem, participations(algorithm, problem, randomness, rounds))
+
+
+def participations(
+    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+) -> NDArray[np.int64]:
+    """How often each client uploads in the first `rounds` rounds, shape (m,)."""
+    *_, counts = uploads(algorithm, problem, randomness, rounds)
+    return counts
+
+
+def uploads(
+    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+) -> Iterator[NDArray[np.int64]]:
+    """How often each client has uploaded before round 0, 1, ..., `rounds`, each shape (m,)."""
+    m = problem.n_clients
+    m0 = clients_per_round(algorithm.participation, m)
+    counts = np.zeros(m, dtype=np.int64)
+    yield counts
+    for tau in range(rounds):
+        counts = counts.copy()
+        counts[select(randomness, tau, m, m0, algorithm.coverage_rounds)] += 1
+        yield counts
+
+
+class Open:
+    """A run without a mechanism: everything is as it is given, and nothing is guaranteed."""
+
+    problem: Problem
+    """Of the rows as they were given."""
+
+    def fix(self, stopping: Any, rounds: int | None, max_rounds: int) -> tuple[Any, int | None]:
+        """What ends the run: its stopping rule and its number of rounds."""
+        return stopping, rounds
+
+    def begin(self, algorithm: Algorithm, problem: Problem) -> Problem:
+        """The problem of the clients of the resolved `algorithm`."""
+        self.problem = problem
+        return problem
+
+    def watched(self, callback: Callback | None) -> Callback | None:
+        """The callback as it is shown the run."""
+        return callback
+
+    def seed(self) -> int:
+        """That of a run that is given none."""
+        return 0
+
+    def value_at_start(self, found: float, start: Any) -> float:
+        """f at the start, `found` by the run."""
+        return found
+
+    def account(
+        self, history: dict[str, Array], randomness: Any, rounds: int, *, every_accuracy: bool,
+        start_given: bool,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Complete the history of a run of so many planned rounds: what its settings say."""
+        return {}
+
+
+class Private(Open):
+    """A run with a mechanism: its rounds are fixed, its callback only watches.
+
+    The clients take gradients of clipped rows. Of those nothing is reported: an objective, a
+    gradient and an accuracy are those of `problem`, in history, summary and callbacks alike.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[Any]] = {
+            name: [] for name in ("objective", "grad_mean_sq", "accuracy")
+        }
+
+    def fix(self, stopping: Any, rounds: int | None, max_rounds: int) -> tuple[Any, int | None]:
+        """The number of rounds, which nothing else may decide.
+
+        Raises
+        ------
+        ValueError
+            If a rule could stop the run by what is not released.
+        """
+        # A subclass of NoRule, or what only claims to equal "none", may look at the objective.
+        fixed = type(stopping) is NoRule or (type(stopping) is str and stopping == "none")
+        if stopping is not None and not fixed:
+            raise ValueError(
+                "stopping must be None for a private run: objective values and gradients are not "
+                "released; give rounds"
+            )
+        if rounds is not None:
+            check_int("rounds", rounds, low=0)
+            return stopping, rounds
+        if not fixed:
+            raise ValueError("rounds must be given: a private run fixes their number in advance")
+        return None, check_int("max_rounds", max_rounds, low=0)
+
+    def begin(self, algorithm: Algorithm, problem: Problem) -> Problem:
+        self.algorithm, self.problem = algorithm, problem
+        check_run(algorithm, problem)
+        assert algorithm.mechanism is not None
+        self.clipped = private_problem(algorithm.mechanism, problem)
+        return self.clipped
+
+    def watched(self, callback: Callback | None) -> Callback | None:
+        """`callback`, shown these measures and without a say: what it sees is not released, so
+        it may not stop the run."""
+        if callback is None:
+            return None
+        told = callback
+
+        def watch(info: RoundInfo) -> None:
+            self._measure(info.x)
+            shown: dict[str, Any] = {
+                name: Rounds(found, info.tau + 1) for name, found in self._seen.items()
+            }
+            told(dataclasses.replace(info, **shown))
+
+        return watch
+
+    def seed(self) -> int:
+        return fresh_seed()
+
+    def value_at_start(self, found: float, start: Any) -> float:
+        return self.problem.value_at_start(start)
+
+    def account(
+        self, history: dict[str, Array], randomness: Any, rounds: int, *, every_accuracy: bool,
+        start_given: bool,
+    ) -> dict[str, Any]:  # fmt: skip
+        self._measure_all(history, every_accuracy)
+        completed = len(history["x"]) - 1
+        found, spent = report(
+            self.algorithm, self.clipped, randomness, rounds, completed, start_given=start_given
+        )
+        history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
+        return {"privacy": found}
+
+    def _measure(self, x: Array, accuracy: bool = True) -> None:
+        """Measure the point of the next round, without the accuracy if that is not asked for."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            g = self.problem.total_gradient(x) / self.problem.n_clients
+            self._seen["objective"].append(self.problem.total_value(x))
+            self._seen["grad_mean_sq"].append(float(g @ g))
+            self._seen["accuracy"].append(self.problem.accuracy(x) if accuracy else math.nan)
+
+    def _measure_all(self, history: dict[str, Array], every_accuracy: bool) -> None:
+        """Replace the measures of clipped rows in a history."""
+        points = history["x"]
+        last = len(points) - 1
+        for tau in range(len(self._seen["objective"]), len(points)):
+            self._measure(points[tau], accuracy=every_accuracy or tau == last)
+        for name in history.keys() & self._seen.keys():
+            history[name] = np.array(self._seen[name], dtype=np.float64)
+        if "accuracy" in history and not every_accuracy:
+            history["accuracy"][:-1] = np.nan
+
+
+def rules_for(algorithm: Any, objective: Any) -> Open:
+    """What a run of `algorithm` may do; ValueError if not even begin with this objective."""
+    if not isinstance(algorithm, Algorithm) or algorithm.mechanism is None:
+        return Open()
+    check_objective(objective)
+    return Private()
+
+
+def report(
+    algorithm: Algorithm,
+    problem: Problem,
+    randomness: Any,
+    rounds: int,
+    completed: int,
+    *,
+    start_given: bool,
+) -> tuple[dict[str, Any], Array]:
+    """The privacy of a finished run, and what each client has spent before every round.
+
+    `rounds` is what was planned, `completed` what came of it: a private run ends early only by
+    what is released. The spending has the shape (completed + 1, m).
+    """
+    mechanism = algorithm.mechanism
+    assert mechanism is not None
+    planned = participations(algorithm, problem, randomness, rounds)
+    multipliers = mechanism.noise_multipliers(planned)
+    made = uploads(algorithm, problem, randomness, completed)
+    spent = np.array([mechanism.spent(multipliers, counts) for counts in made])
+    most = float(spent[-1].max())
+    found = {
+        "guarantee": mechanism.guarantee(most) + SIMULATED,
+        "epsilon": most,
+        "delta": getattr(mechanism, "delta", 0.0),
+        "epsilon_clients": spent[-1].tolist(),
+        "relation": "replace-one record of a client; the clients' sizes are public",
+        "client_sizes": problem.data.client_sizes.tolist(),
+        "clip": mechanism.clip,
+        "public": [
+            "the clients' sizes",
+            "the clip",
+            "the parameters and the number of rounds",
+            "the selections",
+            "how columns and labels were encoded before the run",
+            *["the scaling of the columns, by the user's word"] * mechanism.public_scaling,
+            *["the starting point, by the user's word"] * start_given,
+        ],
+        "not_private": NOT_PRIVATE,
+    }
+    if type(randomness) is not CounterRandomness:
+        return withdrawn(found, spent, "none: selections and noise were given from outside")
+    if not mechanism.checked:
+        return withdrawn(found, spent, OWN_MECHANISM)
+    if why := why_known(randomness.seed, problem.data.description):
+        return found | no_guarantee(why), spent  # in the history the account, were the seed secret
+    return found, spent
