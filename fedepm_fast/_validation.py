@@ -2,96 +2,83 @@
 
 from __future__ import annotations
 
-import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: The largest count that kernels, arrays and files hold.
-MAX_COUNT = 2**63 - 1
-#: The largest seed: one word of a counter-based generator.
-MAX_SEED = 2**64 - 1
+from .kernels._boundary import (
+    MAX_COUNT,
+    MAX_SEED,
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_finite,
+    raise_not_finite,
+    refuse_masked,
+    shown,
+    view,
+)
+from .kernels._boundary import integer as check_int
+from .kernels._boundary import real as check_real
+
+__all__ = [
+    "MAX_COUNT",
+    "MAX_SEED",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "check_array",
+    "check_choice",
+    "check_finite",
+    "check_int",
+    "check_parameters",
+    "check_real",
+    "check_values",
+    "column_names",
+    "numbers_of",
+    "numbers_of_column",
+    "ordered_categories",
+    "prefixed",
+    "raise_not_finite",
+    "refuse_masked",
+    "shown",
+]
+
 #: Bits of the longest integer that is a label or an id: Python writes no more digits than 4300.
 _LONGEST = 14_000
 
 
-def check_int(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
-    """Return `value` as an int in ``[low, high]``; booleans and fractions are refused.
-
-    Without `high` it may be as large as `MAX_COUNT`.
-    """
-    allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be {allowed}, got {value!r}")
+@contextmanager
+def prefixed(where: str) -> Iterator[None]:
+    """Errors of the block begin with where they are; an argument that they name stays known."""
     try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}"
-        ) from None
-    if high is None and number > MAX_COUNT:
-        allowed = f"an integer from {low} to {MAX_COUNT}"
-    if not low <= number <= (MAX_COUNT if high is None else high):
-        raise ValueError(f"{name} must be {allowed}, got {shown(number)}")
-    return number
-
-
-def shown(value: Any) -> str:
-    """A value for a message: its repr, unless it is an integer of more digits than help."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"
-    return repr(value)
-
-
-def check_real(
-    name: str,
-    value: Any,
-    *,
-    low: float = -math.inf,
-    high: float = math.inf,
-    open_low: bool = False,
-    open_high: bool = False,
-) -> float:
-    """Return `value` as a finite float in the interval given."""
-    left, right = "(" if open_low else "[", ")" if open_high else "]"
-    if low == -math.inf:
-        left = "("
-    if high == math.inf:
-        right = ")"
-    allowed = f"a finite number in {left}{low:g}, {high:g}{right}"
-    if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise TypeError(f"{name} must be {allowed}, got {value!r}")
-    try:
-        number = float(value)
-    except OverflowError:  # of an integer
-        number = math.inf
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}"
-        ) from None
-    inside = (number > low if open_low else number >= low) and (
-        number < high if open_high else number <= high
-    )
-    if not math.isfinite(number) or not inside:
-        raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
-    return number
+        yield
+    except ArgumentError as error:
+        raise error.at(where) from None
+    except (ValueError, TypeError, OSError) as error:
+        kinds = (FileNotFoundError, OSError, TypeError, ValueError)
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(f"{where} {error}") from None
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     """Return `value` if it is one of `choices`."""
     options = list(choices)
     if not isinstance(value, str):
-        raise TypeError(
-            f"{name} must be one of {', '.join(map(repr, options))}, "
-            f"got {value!r} of type {type(value).__name__}"
+        raise ArgumentTypeError(
+            name,
+            f"must be one of {', '.join(map(repr, options))}, "
+            f"got {value!r} of type {type(value).__name__}",
         )
     if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+        raise ArgumentValueError(
+            name, f"must be one of {', '.join(map(repr, options))}, got {value!r}"
+        )
     return value
 
 
@@ -99,7 +86,9 @@ def check_parameters(of: str, given: Iterable[str], known: Sequence[str]) -> Non
     """Raise ValueError if a name that is `given` is not among the `known` parameters."""
     for name in given:
         if name not in known:
-            raise ValueError(f"{name} is not a parameter of the {of}: {', '.join(known)} are")
+            raise ArgumentValueError(
+                name, f"is not a parameter of the {of}: {', '.join(known)} are"
+            )
 
 
 def check_array(
@@ -116,17 +105,11 @@ def check_array(
     ``None`` in `shape` allows any length. With `finite`, NaN and infinities are
     refused and the first offender is named. An integer `dtype` takes whole numbers only.
     """
-    refuse_masked(name, value)
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} must be an array of numbers, got {type(value).__name__}"
-        ) from error
+    array = view(name, value)
     if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+        raise ArgumentTypeError(name, f"must be an array of real numbers, got dtype {array.dtype}")
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+        raise ArgumentValueError(name, f"must have {ndim} dimension(s), got shape {array.shape}")
     if shape is not None and (
         array.ndim != len(shape)
         or any(
@@ -134,25 +117,21 @@ def check_array(
         )
     ):
         wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
-        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
+        raise ArgumentValueError(name, f"must have shape {wanted}, got {array.shape}")
     if finite:
         check_finite(name, array)
     if np.dtype(dtype).kind in "ui" and array.dtype.kind == "f":
         broken = np.argwhere(array != np.round(array))
         if len(broken):
             where = tuple(int(i) for i in broken[0])
-            raise ValueError(f"{name} must hold whole numbers, got {array[where]} at index {where}")
+            raise ArgumentValueError(
+                name, f"must hold whole numbers, got {array[where]} at index {where}"
+            )
     with np.errstate(over="ignore"):  # to float32: found below
         converted = np.ascontiguousarray(array, dtype=dtype)
     if finite and converted.dtype != array.dtype:
         check_finite(name, converted)
     return converted
-
-
-def refuse_masked(name: str, value: Any) -> None:
-    """Raise ValueError if `value` is a masked array with masked entries."""
-    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
-        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
 
 
 def numbers_of(name: str, value: Any) -> Any:
@@ -213,18 +192,18 @@ def numbers_of_column(name: str, column: Any) -> NDArray[Any]:
     if array.dtype.kind in "buif":
         return array
     if array.dtype.kind not in "OT":
-        raise TypeError(f"{name} must be numbers, got dtype {array.dtype}")
+        raise ArgumentTypeError(name, f"must be numbers, got dtype {array.dtype}")
     numbers = np.empty(len(array))
     for row, entry in enumerate(array.tolist()):
         if _is_missing(entry):
             numbers[row] = np.nan
             continue
         if not isinstance(entry, (Real, Decimal, np.bool_)):
-            raise TypeError(f"{name} must be numbers, got {entry!r} in row {row}")
+            raise ArgumentTypeError(name, f"must be numbers, got {entry!r} in row {row}")
         try:
             numbers[row] = float(entry)
         except OverflowError:
-            raise ValueError(f"{name} must be numbers below 1.8e308, in row {row}") from None
+            raise ArgumentValueError(name, f"must be numbers below 1.8e308, in row {row}") from None
     return numbers
 
 
@@ -238,17 +217,20 @@ def check_values(name: str, value: Any) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise ValueError(f"{name} must be a vector, got lists of different lengths") from None
+        raise ArgumentValueError(name, "must be a vector, got lists of different lengths") from None
     if array.ndim != 1 or len(array) == 0:
-        raise ValueError(f"{name} must be a vector, one entry per row, got shape {array.shape}")
+        raise ArgumentValueError(
+            name, f"must be a vector, one entry per row, got shape {array.shape}"
+        )
     check_finite(name, array)
     if array.dtype.kind in "OT" or isinstance(value, (list, tuple)):
         entries = list(value) if isinstance(value, (list, tuple)) else array.tolist()
         missing = [i for i, entry in enumerate(entries) if _is_missing(entry)]
         if missing:
-            raise ValueError(
-                f"{name} must not be missing, got {entries[missing[0]]!r} at index {missing[0]} "
-                f"({len(missing)} such entr{'y' if len(missing) == 1 else 'ies'})"
+            raise ArgumentValueError(
+                name,
+                f"must not be missing, got {entries[missing[0]]!r} at index {missing[0]} "
+                f"({len(missing)} such entr{'y' if len(missing) == 1 else 'ies'})",
             )
         whole = _integers(name, entries)
         if whole is not None:
@@ -261,9 +243,10 @@ def check_values(name: str, value: Any) -> NDArray[Any]:
             for i, entry in enumerate(entries):
                 kind = np.asarray(entry).dtype.kind
                 if np.ndim(entry) or not (isinstance(entry, int) or kind in "buifUS"):
-                    raise TypeError(
-                        f"{name} must be numbers or strings, got {entry!r} of type "
-                        f"{type(entry).__name__} at index {i}"
+                    raise ArgumentTypeError(
+                        name,
+                        f"must be numbers or strings, got {entry!r} of type "
+                        f"{type(entry).__name__} at index {i}",
                     )
             changed = [i for i, e in enumerate(entries) if type(e) is int]
         else:
@@ -271,12 +254,13 @@ def check_values(name: str, value: Any) -> NDArray[Any]:
             changed = [i for i, e in enumerate(array.tolist()) if not bool(e == entries[i])]
         if changed:
             i = changed[0]
-            raise TypeError(
-                f"{name} must be all numbers of one kind or all strings, got "
-                f"{shown(entries[i])} among others at index {i}"
+            raise ArgumentTypeError(
+                name,
+                f"must be all numbers of one kind or all strings, got "
+                f"{shown(entries[i])} among others at index {i}",
             )
     if array.dtype.kind not in "buifUS":
-        raise TypeError(f"{name} must be numbers or strings, got dtype {array.dtype}")
+        raise ArgumentTypeError(name, f"must be numbers or strings, got dtype {array.dtype}")
     return array
 
 
@@ -288,8 +272,8 @@ def _integers(name: str, entries: Sequence[Any]) -> NDArray[Any] | None:
     low, high = min(values), max(values)
     for i in (values.index(low), values.index(high)):
         if values[i].bit_length() > _LONGEST:
-            raise ValueError(
-                f"{name} must be at most {_LONGEST} bits long, got {shown(values[i])} at index {i}"
+            raise ArgumentValueError(
+                name, f"must be at most {_LONGEST} bits long, got {shown(values[i])} at index {i}"
             )
     if low >= -MAX_COUNT - 1 and high <= MAX_COUNT:
         return np.array(values, dtype=np.int64)
@@ -307,32 +291,3 @@ def _is_missing(entry: Any) -> bool:
         return entry is None or bool(entry != entry)
     except (TypeError, ValueError):  # pandas.NA has no truth value
         return True
-
-
-def check_finite(name: str, array: NDArray[Any], columns: Sequence[str] | None = None) -> None:
-    """Raise ValueError naming the first entry of `array` that is NaN or infinite.
-
-    `columns` are the names of the columns of a table.
-    """
-    if array.dtype.kind != "f":
-        return
-    # A finite sum has finite terms, and needs no temporary; an infinite one may be an overflow.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(array.sum()) or np.isfinite(array).all():
-            return
-    where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-    raise_not_finite(name, array[where], where, int((~np.isfinite(array)).sum()), columns)
-
-
-def raise_not_finite(
-    name: str, entry: Any, where: tuple[int, ...], count: int, columns: Sequence[str] | None
-) -> NoReturn:
-    """Say that an entry of an array or a table is NaN or infinite."""
-    at = (
-        f"at index {where}"
-        if columns is None
-        else f"in row {where[0]} (the first is 0), column {columns[where[1]]!r}"
-    )
-    raise ValueError(
-        f"{name} must be finite, got {entry} {at} ({count} such entr{'y' if count == 1 else 'ies'})"
-    )

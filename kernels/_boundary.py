@@ -10,14 +10,57 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ._jit import most_threads
-
 FLOAT32, FLOAT64 = FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+#: The largest count that kernels, arrays and files hold.
+MAX_COUNT = 2**63 - 1
+#: The largest seed: one word of a counter-based generator.
+MAX_SEED = 2**64 - 1
+_SMALL = 1 << 12
+
+
+class ArgumentError(Exception):
+    """An argument that is not as it must be.
+
+    Parameters
+    ----------
+    argument : str
+        Its name.
+    message : str
+        What is wrong with it, as the rest of a sentence that begins with the name.
+    where : str
+        Where it is, such as a file, to stand before that.
+    """
+
+    def __init__(self, argument: str, message: str, where: str = "") -> None:
+        super().__init__(argument, message, where)
+        self.argument = argument
+        self.message = message
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.argument} {self.message}".lstrip()
+
+    def of(self, argument: str) -> Self:
+        """The same error of an argument of another name."""
+        return type(self)(argument, self.message, self.where)
+
+    def at(self, where: str) -> Self:
+        """The same error, which begins with where the argument is."""
+        return type(self)(self.argument, self.message, f"{where} {self.where}".rstrip())
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument of the right type with a value that is not allowed."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of a type that is not allowed."""
 
 
 def as_floats(name: str, value: Any, *, ndim: int | None = None, like: Any = None) -> NDArray[Any]:
@@ -47,9 +90,10 @@ def as_floats(name: str, value: Any, *, ndim: int | None = None, like: Any = Non
         dtype = like.dtype
     array = array.astype(dtype, copy=False)
     if like is not None and array.dtype != like.dtype:
-        raise TypeError(f"{name} must be {like.dtype} like the other arrays, got {array.dtype}")
+        wanted = f"must be {like.dtype} like the other arrays"
+        raise ArgumentTypeError(name, f"{wanted}, got {array.dtype}")
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+        raise _wrong_ndim(name, array, ndim)
     return np.ascontiguousarray(array) if array.ndim else array
 
 
@@ -60,9 +104,10 @@ def float_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind in "bui":
         return FLOAT64
     if dtype.newbyteorder("=") not in FLOATS:
-        raise TypeError(
-            f"{name} must be float64 or float32, got dtype {dtype}; "
-            "of other dtypes only integers and booleans are converted"
+        raise ArgumentTypeError(
+            name,
+            f"must be float64 or float32, got dtype {dtype}; "
+            "of other dtypes only integers and booleans are converted",
         )
     return FLOAT32 if dtype.itemsize == 4 else FLOAT64
 
@@ -71,14 +116,15 @@ def as_integers(name: str, value: Any, *, ndim: int = 1, dtype: Any = np.int64) 
     """`value` as a C-contiguous integer array; numbers that `dtype` cannot hold are refused."""
     array = view(name, value)
     if array.dtype.kind not in "ui" and array.size:
-        raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
+        raise ArgumentTypeError(name, f"must be integers, got dtype {array.dtype}")
     if array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+        raise _wrong_ndim(name, array, ndim)
     if array.size and not np.can_cast(array.dtype, dtype):
         held = np.iinfo(dtype)
         if array.min() < held.min or array.max() > held.max:
             beyond = array.max() if array.max() > held.max else array.min()
-            raise ValueError(f"{name} must be from {held.min} to {held.max}, got {beyond}")
+            allowed = f"from {held.min} to {held.max}"
+            raise ArgumentValueError(name, f"must be {allowed}, got {beyond}")
     return np.ascontiguousarray(array, dtype=dtype)
 
 
@@ -86,23 +132,32 @@ def view(name: str, value: Any) -> NDArray[Any]:
     """`value` as an array of whatever dtype, without a copy where it is one."""
     if type(value) is np.ndarray or type(value) is np.memmap:
         return value
-    parts = value if isinstance(value, (list, tuple)) else (value,)
-    if any(np.ma.is_masked(part) for part in parts):
-        raise ValueError(f"{name} must not have masked entries: fill or drop them first")
+    refuse_masked(name, value)
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
-    refused = TypeError(f"{name} must be an array of numbers, got {type(value).__name__}")
+    refused = ArgumentTypeError(name, f"must be an array of numbers, got {type(value).__name__}")
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise refused from error
     except RuntimeError as error:  # a tensor that tracks gradients, or is in another memory
-        raise TypeError(f"{name} must be an array of numbers: {error}") from error
+        raise ArgumentTypeError(name, f"must be an array of numbers: {error}") from error
     if array.dtype == object and array.ndim == 0:  # a generator, a set, None
         raise refused
     return array
+
+
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise ValueError if `value` is, or is a list of, masked arrays with masked entries."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
+        raise ArgumentValueError(name, "must not have masked entries: fill or drop them first")
+
+
+def _wrong_ndim(name: str, array: NDArray[Any], ndim: int) -> ArgumentValueError:
+    return ArgumentValueError(name, f"must have {ndim} dimension(s), got shape {array.shape}")
 
 
 def cast(name: str, array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
@@ -113,7 +168,7 @@ def cast(name: str, array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
         converted = np.ascontiguousarray(array, dtype)
     if not np.isfinite(converted).all():
         largest = np.finfo(np.dtype(dtype)).max
-        raise ValueError(f"{name} must be at most {largest:.3g} in {np.dtype(dtype)}")
+        raise ArgumentValueError(name, f"must be at most {largest:.3g} in {np.dtype(dtype)}")
     return converted
 
 
@@ -127,26 +182,54 @@ def positive_weights(weights: ArrayLike, m: int | None = None) -> NDArray[np.flo
         check_shape("weights", p, (m,))
     check_finite("weights", p)
     if p.size == 0 or p.min() <= 0:
-        raise ValueError(f"weights must be positive, got {p.min() if p.size else 'none'}")
+        found = p.min() if p.size else "none"
+        raise ArgumentValueError("weights", f"must be positive, got {found}")
     return np.ldexp(p, -np.frexp(p.max())[1])
 
 
 def check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
     """Raise ValueError unless `array` has this shape."""
     if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+        raise ArgumentValueError(name, f"must have shape {shape}, got {array.shape}")
 
 
-def check_finite(name: str, array: NDArray[Any], *, first_row: int = 0) -> None:
-    """Raise ValueError naming the first entry that is NaN or infinite, by its index.
+def check_finite(
+    name: str,
+    array: NDArray[Any],
+    columns: Sequence[str] | None = None,
+    *,
+    first_row: int = 0,
+) -> None:
+    """Raise ValueError naming the first entry that is NaN or infinite.
 
-    `first_row` is the number of the array's first row where it is a part of what was given.
+    `columns` are the names of the columns of a table; `first_row` is the number of the array's
+    first row where it is a part of what was given.
     """
+    if array.dtype.kind != "f":
+        return
+    if array.size > _SMALL:
+        # A finite sum has finite terms, and needs no temporary; an infinite one may be an overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(array.sum()):
+                return
     finite = np.isfinite(array)
-    if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        shown = (where[0] + first_row, *where[1:]) if where else where
-        raise ValueError(f"{name} must be finite, got {array[where]} at index {shown}")
+    if finite.all():
+        return
+    wrong = np.argwhere(~finite)
+    first = tuple(int(i) for i in wrong[0])
+    where = (first[0] + first_row, *first[1:]) if first else first
+    raise_not_finite(name, array[first], where, len(wrong), columns)
+
+
+def raise_not_finite(
+    name: str, entry: Any, where: tuple[int, ...], count: int, columns: Sequence[str] | None
+) -> NoReturn:
+    """Say that an entry of an array or a table is NaN or infinite."""
+    at = f"at index {where}"
+    if columns is not None:
+        at = f"in row {where[0]} (the first is 0), column {columns[where[1]]!r}"
+    entries = "entry" if count == 1 else "entries"
+    raise ArgumentValueError(name, f"must be finite, got {entry} {at} ({count} such {entries})")
 
 
 def output(
@@ -167,58 +250,90 @@ def output(
         try:
             out = np.from_dlpack(out)
         except (BufferError, RuntimeError, TypeError) as error:
-            raise TypeError(f"{name} must be an array in this memory: {error}") from error
+            raise ArgumentTypeError(name, f"must be an array in this memory: {error}") from error
     if not isinstance(out, np.ndarray) or out.dtype != dtype:
         found = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
-        raise TypeError(f"{name} must be an array of dtype {np.dtype(dtype)}, got {found}")
+        raise ArgumentTypeError(name, f"must be an array of dtype {np.dtype(dtype)}, got {found}")
     check_shape(name, out, shape)
     if not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(f"{name} must be C-contiguous and writeable")
+        raise ArgumentValueError(name, "must be C-contiguous and writeable")
     for array in inputs:
         if np.may_share_memory(out, array):
-            raise ValueError(f"{name} must not overlap the input")
+            raise ArgumentValueError(name, "must not overlap the input")
     return out
 
 
-def real(name: str, value: Any, *, low: float = -math.inf, open_low: bool = False) -> float:
-    """`value` as a finite float, at least `low` (above it with `open_low`)."""
-    if type(value) is float and low < value < math.inf:
+def shown(value: Any) -> str:
+    """A value for a message: its repr, unless it is an integer of more digits than help."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """`value` as a finite float in the interval given."""
+    if type(value) is float and low < value < high:
         return value
-    allowed = "a finite number"
-    if low != -math.inf:
-        allowed += f" {'>' if open_low else '>='} {low:g}"
+    left = "(" if open_low or low == -math.inf else "["
+    right = ")" if open_high or high == math.inf else "]"
+    allowed = f"a finite number in {left}{low:g}, {high:g}{right}"
     try:
         # What float() takes too: text, truth values, arrays of one number.
         if isinstance(value, (bool, np.bool_, str, bytes)) or np.ndim(value):
             raise TypeError
         number = float(value)
-    except OverflowError:
-        raise ValueError(f"{name} must be {allowed}, got an integer beyond them") from None
+    except OverflowError:  # of an integer
+        number = math.inf
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be {allowed}, got {value!r}") from None
-    if not math.isfinite(number) or number < low or (open_low and number == low):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        raise _wrong_type(name, allowed, value) from None
+    inside = (number > low if open_low else number >= low) and (
+        number < high if open_high else number <= high
+    )
+    if not math.isfinite(number) or not inside:
+        raise ArgumentValueError(name, f"must be {allowed}, got {shown(value)}")
     return number
 
 
-def integer(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
-    """`value` as an int in ``[low, high]``."""
+def integer(name: str, value: Any, *, low: int = 0, high: int | None = MAX_COUNT) -> int:
+    """`value` as an int in ``[low, high]``; booleans and fractions are refused.
+
+    Without `high` it may be as large as `MAX_COUNT`; None is no bound.
+    """
     if type(value) is int and value >= low and (high is None or value <= high):
         return value
-    allowed = f"an integer >= {low}" + ("" if high is None else f" and <= {high}")
+    unbounded = high is None or high == MAX_COUNT
+    allowed = f"an integer >= {low}" if unbounded else f"an integer from {low} to {high}"
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be {allowed}, got {value!r}") from None
-    if number < low or (high is not None and number > high):
-        shown = number if number.bit_length() < 200 else f"one of {number.bit_length()} bits"
-        raise ValueError(f"{name} must be {allowed}, got {shown}")
-    return number
+        raise _wrong_type(name, allowed, value) from None
+    if high is not None and number > high:
+        allowed = f"an integer from {low} to {high}"
+    elif number >= low:
+        return number
+    raise ArgumentValueError(name, f"must be {allowed}, got {shown(number)}")
+
+
+def _wrong_type(name: str, allowed: str, value: Any) -> ArgumentTypeError:
+    kind = "" if isinstance(value, (bool, np.bool_)) else f" of type {type(value).__name__}"
+    return ArgumentTypeError(name, f"must be {allowed}, got {value!r}{kind}")
 
 
 def thread_count(threads: Any) -> int:
     """How many threads to use: `threads`, checked, or as many as there can be; 1 for None."""
-    count = 1 if threads is None else integer("threads", threads, low=1)
-    return 1 if count == 1 else min(count, most_threads())
+    count = 1 if threads is None else integer("threads", threads, low=1, high=None)
+    if count == 1:
+        return 1
+    from ._jit import most_threads  # whoever only checks arguments needs no compiler
+
+    return min(count, most_threads())

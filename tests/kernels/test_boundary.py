@@ -148,15 +148,15 @@ def test_numbers_beyond_float32_are_refused_or_right():
 
 @pytest.mark.parametrize("value", ["0.5", b"1", True, np.bool_(False), [0.5], np.ones(1), None, 1j])
 def test_a_number_is_a_number(value):
-    with pytest.raises(TypeError, match=r"^c must be a finite number >= 0, got "):
+    with pytest.raises(TypeError, match=r"^c must be a finite number in \[0, inf\), got "):
         ens(Z, value)
 
 
 def test_integers_beyond_floats_are_refused():
     for huge in (10**400, 10**6000):
-        with pytest.raises(ValueError, match=r"c must be a finite number >= 0, got an integer"):
+        with pytest.raises(ValueError, match=r"c must be a finite number in \[0, inf\), got an integer"):
             ens(Z, huge)
-        with pytest.raises(ValueError, match=r"seed must be an integer .* got one of .* bits"):
+        with pytest.raises(ValueError, match=r"seed must be an integer .* got an integer of .* bits"):
             laplace(huge, 0, 0, 0, [0], 3)
 
 
