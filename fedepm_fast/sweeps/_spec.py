@@ -6,13 +6,12 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .._grid import as_axis, check_zips, combinations, is_axis
-from .._validation import check_choice
+from .._validation import check_choice, prefixed
 from ..algorithms import ALGORITHMS, Algorithm
 from ..data import sources
 from ..objectives import Objective, as_objective
@@ -37,7 +36,7 @@ def read_toml(path: str | os.PathLike[str], make: Callable[..., T]) -> T:
         raise OSError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8: {error}") from None
-    with _prefixed(f"{path},"):
+    with prefixed(f"{path},"):
         try:
             return make(*read_dict(tomllib.loads(text), path.parent))
         except RecursionError:
@@ -75,10 +74,10 @@ def _cells(
     zips: list[tuple[str, ...]],
     read: _Reader,
 ) -> Iterator[Cell]:
-    with _prefixed(data_name):
+    with prefixed(data_name):
         for kind in as_axis("source", data.get("source", "adult")):
             _check_keys(data, ("source", *sources.allowed_options(kind)), f" of {kind!r}")
-    with _prefixed(algorithm_name):
+    with prefixed(algorithm_name):
         names = as_axis("name", algorithm.get("name", "fedepm"))
         kinds = [ALGORITHMS[check_choice("name", name, ALGORITHMS)] for name in names]
         for kind in kinds:
@@ -87,18 +86,18 @@ def _cells(
     axes = {**top, **data, **algorithm}
     # A group whose axes this pair of tables has none of is another pair's.
     groups = [group for group in zips if any(is_axis(axes.get(name)) for name in group)]
-    with _prefixed(f"{data_name} with {algorithm_name}"):
+    with prefixed(f"{data_name} with {algorithm_name}"):
         chosen = list(combinations(axes, groups))
     for values in chosen:
-        with _prefixed(algorithm_name):
+        with prefixed(algorithm_name):
             made = _algorithm({name: values[name] for name in algorithm})
         goal = _objective({name: values[name] for name in _OBJECTIVE if name in top})
-        with _prefixed(data_name):
+        with prefixed(data_name):
             source = read({name: values[name] for name in data}, goal)
         settings = {name: values[name] for name in _SETTINGS if name in top}
         if "stopping" in settings:
             settings["stopping"] = _rule(settings["stopping"])
-        with _prefixed(f"{data_name} with {algorithm_name}"):
+        with prefixed(f"{data_name} with {algorithm_name}"):
             yield Cell(made, source, goal, **settings)
 
 
@@ -152,14 +151,3 @@ def _check_keys(table: Mapping[str, Any], allowed: Iterable[str], of: str = "") 
     for key in table:
         if key not in allowed:
             raise ValueError(f"key {key!r} is unknown, those{of} are {', '.join(allowed)}")
-
-
-@contextmanager
-def _prefixed(where: str) -> Iterator[None]:
-    """Errors of the block begin with where they are."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError) as error:
-        kinds = (FileNotFoundError, OSError, TypeError, ValueError)
-        kind = next(kind for kind in kinds if isinstance(error, kind))
-        raise kind(f"{where} {error}") from None

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from .._grid import is_axis
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_int, check_real, prefixed
 from ..algorithms import Algorithm, FedEPM, SFedAvg, SFedProx
 from ..objectives import Objective
 from ..store._where import as_number
@@ -150,14 +150,12 @@ def _axis(name: str, given: Any, algorithm: Algorithm, objective: Objective) -> 
     number = int if int in kinds else float if float in kinds else None
 
     def check(value: Any) -> Any:
-        try:
+        with prefixed(f"{where}:"):
             if number is int and value is not None:
                 value = check_int(name, value)
             elif number is float and value is not None:
                 value = check_real(name, value)
             made = dataclasses.replace(owner, **{name: value})
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"{where}: {error}") from None
         return getattr(made, name)
 
     if isinstance(given, tuple) and number is not None:

@@ -383,7 +383,11 @@ def test_bad_points_and_clients(rng):
         ({"loss": "hinge"}, ValueError, "loss must be one of 'logistic', 'least_squares'"),
         ({"labels": [0, 2, 1]}, ValueError, "labels must be 0 or 1 for the logistic loss, got 2"),
         ({"delta": 1.0}, ValueError, "delta is not a parameter of the logistic loss"),
-        ({"loss": "huber", "delta": 0.0}, ValueError, r"delta must be a finite number in \(0, inf\), got 0"),
+        (
+            {"loss": "huber", "delta": 0.0},
+            ValueError,
+            r"delta must be .* in \(0, inf\), got 0",
+        ),
         (
             {"loss": "huber", "classes": 2},
             ValueError,
