@@ -167,14 +167,23 @@ def __dir__() -> list[str]:
     return __all__
 
 
+class _Moved:
+    """Finds modules that moved into folders by the names that they had, as the same modules."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith(f"{__name__}."):
+            return None
+        from ._moved import spec_of
+
+        return spec_of(name)
+
+
 def _find_moved() -> None:
-    """Modules that moved into folders are importable from where they were, as the same modules."""
     import sys
 
-    from ._moved import Finder
-
-    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-        sys.meta_path.append(Finder())
+    # Last, for names that nobody else finds; once, also where the package is imported again.
+    if not any(type(finder).__qualname__ == _Moved.__qualname__ for finder in sys.meta_path):
+        sys.meta_path.append(_Moved())
 
 
 _find_moved()

@@ -7,10 +7,9 @@ itself, not a copy of it.
 from __future__ import annotations
 
 import importlib
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 MOVED = {
     "fedepm_fast.aggregation": "fedepm_fast.federation.aggregation",
@@ -29,11 +28,9 @@ MOVED = {
 }
 
 
-class Finder(MetaPathFinder):
-    """Finds a module by its old name."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, _Alias()) if name in MOVED else None
+def spec_of(name: str) -> ModuleSpec | None:
+    """How to import a module by the name that it had; None if that is no such name."""
+    return ModuleSpec(name, _Alias()) if name in MOVED else None
 
 
 class _Alias(Loader):

@@ -156,7 +156,7 @@ def test_integers_beyond_floats_are_refused():
     for huge in (10**400, 10**6000):
         with pytest.raises(ValueError, match=r"c must be a finite number in .*, got an integer"):
             ens(Z, huge)
-        with pytest.raises(ValueError, match="seed must be .* got an integer of .* bits"):
+        with pytest.raises(ValueError, match=r"seed must be .* got an integer of .* bits"):
             laplace(huge, 0, 0, 0, [0], 3)
 
 
