@@ -381,21 +381,3 @@ def test_same_bits_for_any_length_of_a_piece(piece, monkeypatch):
     monkeypatch.setattr(engine, "_PIECE", 512)
     monkeypatch.setattr(engine, "_PIECE_NUMBERS", 20)
     assert [one(case) for case in CASES] == want
-
-
-def test_same_bits_in_another_process_with_a_cold_cache(tmp_path):
-    environment = {} if JIT_DISABLED else {"NUMBA_CACHE_DIR": str(tmp_path)}
-    program = (
-        "import hashlib, sys; sys.path[:0] = sys.argv[1:]; import test_engine as t;"
-        "print(hashlib.sha256(repr(t.one(t.CASES[3])).encode()).hexdigest())"
-    )
-    here = os.path.dirname(__file__)
-    output = subprocess.run(
-        [sys.executable, "-c", program, here, os.path.dirname(here)],
-        capture_output=True, text=True, check=True, env={**os.environ, **environment},
-    ).stdout  # fmt: skip
-    import hashlib
-
-    assert output.strip() == hashlib.sha256(repr(one(CASES[3])).encode()).hexdigest()
-    if not JIT_DISABLED:
-        assert any(tmp_path.rglob("*.jit"))

@@ -8,9 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from commands import COMPILING, fedepm
 
-from fedepm_fast import FedEPM, Store, Sweep, cli, run, sweep
+from fedepm_fast import FedEPM, Result, Store, Sweep, cli, run, sweep
 from fedepm_fast._text import fill, pairs
+from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.result import NO_GUARANTEE
 
 pty = pytest.importorskip("pty")
@@ -105,10 +107,19 @@ def test_completion_can_be_installed(capsys, monkeypatch):
     assert found.stdout.split() == ["run", "runs"]
 
 
-def test_compilation_is_told_once_to_a_pipe(tmp_path):
+def test_a_cold_cache_is_told_once_and_gives_the_same_bits(capsys, tmp_path):
+    arguments = ["run", "--clients", "50", "--seed", "3", "--rounds", "20", "--quiet", "--out"]
     done = subprocess.run(
-        [sys.executable, "-m", "fedepm_fast", "run", "--rounds", "1", "--noise", "none", "--quiet"],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        [sys.executable, "-m", "fedepm_fast", *arguments, tmp_path / "cold"],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stderr == "compiling kernels, the first time only ...\n"
+    assert done.stderr == "" if JIT_DISABLED else COMPILING
+    assert any((tmp_path / "cache").rglob("*.jit")) != JIT_DISABLED
+    assert fedepm(capsys, *arguments, tmp_path / "warm")[0] == 0
+    cold, warm = (Result.load(tmp_path / name / "result.npz") for name in ("cold", "warm"))
+    assert cold.rounds == warm.rounds == 20
+    for name in ("x", "W", "Z", "snr_clients"):
+        assert getattr(cold, name).tobytes() == getattr(warm, name).tobytes()
+    for name in cold.history.keys() - {"elapsed", "local_time"}:
+        assert cold.history[name].tobytes() == warm.history[name].tobytes()
