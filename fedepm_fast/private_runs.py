@@ -360,7 +360,7 @@ def report(
     }
     if type(randomness) is not CounterRandomness:
         return withdrawn(found, spent, "none: selections and noise were given from outside")
-    if not mechanism.checked:
+    if not mechanism.is_checked():
         return withdrawn(found, spent, OWN_MECHANISM)
     if why := why_known(randomness.seed, problem.data.description):
         return found | no_guarantee(why), spent  # in the history the account, were the seed secret

@@ -102,10 +102,8 @@ class FedEPM(Algorithm):
     def _check_mechanism(self, mechanism: Any) -> None:
         # Exactly these: what a subclass does is not accounted for.
         if type(mechanism) not in MECHANISMS.values():
-            raise TypeError(
-                "mechanism must be a LaplaceMechanism or GaussianMechanism of "
-                f"fedepm_fast.privacy, got {type(mechanism).__name__}"
-            )
+            known = " or ".join(sorted(cls.__name__ for cls in MECHANISMS.values()))
+            raise TypeError(f"mechanism must be a {known}, got {type(mechanism).__name__}")
         if self.preset == "text" or self.noise not in (None, "private"):
             raise ValueError(
                 "a mechanism brings its own preset and noise, got "

@@ -22,7 +22,7 @@ _PACKAGE = Path(__file__).parents[1]
 KINDS = {
     "algorithm": ("algorithms", "Algorithm", "ALGORITHMS"),
     "objective": ("losses", "Objective", "OBJECTIVES"),
-    "mechanism": ("privacy", "Mechanism", "MECHANISMS"),
+    "mechanism": ("mechanisms", "Mechanism", "MECHANISMS"),
     "partition": ("data", "Partitioner", "PARTITIONERS"),
 }
 

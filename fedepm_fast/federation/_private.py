@@ -115,6 +115,11 @@ class PrivateClient:
         mechanism = self.algorithm.mechanism
         if mechanism is None:
             raise ValueError("algorithm must have a mechanism; without one use Client")
+        if not mechanism.is_checked():
+            raise ValueError(
+                f"mechanism {mechanism.name!r} is one of your own, whose account nobody has "
+                "checked: a PrivateClient takes those of fedepm_fast.privacy"
+            )
         require("opendp.prelude", "privacy", "PrivateClient")
         check_objective(objective)
         problem = make_problem(self.algorithm, data, objective)

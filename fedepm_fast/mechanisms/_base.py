@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docstrings import inherit_parameters
+from .._parameters import check_fields, flag, param, real
 from .._registry import Registry
-from .._validation import check_real
 
 if TYPE_CHECKING:
     from ..randomness import Randomness
@@ -69,12 +69,17 @@ class Law:
         raise NotImplementedError
 
 
+#: Mechanisms by name, a user's own beside the built-in ones.
+MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", __package__)
+
+
 @dataclass(frozen=True)
 class Mechanism:
     """What the private mechanisms have in common.
 
-    A mechanism is a frozen dataclass derived from this one, with a `law` and the three methods
-    that have no body here. `MECHANISMS` knows it by its name.
+    A mechanism is a frozen dataclass derived from this one with a `name`, a `law`, and the three
+    methods that have no body here. Its definition enters it in `MECHANISMS` under its name. Runs
+    with a user's own have no guarantee, for nobody has checked its account.
 
     Parameters
     ----------
@@ -91,9 +96,23 @@ class Mechanism:
         computed from the data, so a run on such data is refused without this.
     """
 
-    total_epsilon: float | None = None
-    clip: float | None = None
-    public_scaling: bool = False
+    total_epsilon: float | None = param(
+        None,
+        check=real(low=0.0, high=1e14, open_low=True),
+        help="private: what each client may spend",
+        symbol="total epsilon of each client",
+        metavar="E",
+    )
+    clip: float | None = param(
+        None,
+        check=real(low=0.0, open_low=True),
+        help="private: bound on a record's gradient",
+        symbol="C",
+        shown="from public sizes",
+    )
+    public_scaling: bool = param(
+        False, check=flag, help="private: the scaling of the columns is public"
+    )
 
     #: What records and commands call it.
     name: ClassVar[str]
@@ -114,17 +133,11 @@ class Mechanism:
         if "law" in vars(cls):
             cls.order = cls.law.order
         inherit_parameters(cls, cls.__mro__[1])
+        if "name" in vars(cls):
+            MECHANISMS.add(cls.name, cls)
 
     def __post_init__(self) -> None:
-        if self.total_epsilon is not None:
-            self._check("total_epsilon", low=0.0, high=1e14, open_low=True)
-        if self.clip is not None:
-            self._check("clip", low=0.0, open_low=True)
-        if not isinstance(self.public_scaling, bool):
-            raise TypeError(f"public_scaling must be True or False, got {self.public_scaling!r}")
-
-    def _check(self, field: str, **bounds: Any) -> None:
-        object.__setattr__(self, field, check_real(field, getattr(self, field), **bounds))
+        check_fields(self)
 
     def resolve(self, samples: int, features: int) -> Mechanism:
         """This mechanism with its clip filled in."""
@@ -138,11 +151,11 @@ class Mechanism:
         """Name and parameters as plain values, for records."""
         return {"name": self.name, **dataclasses.asdict(self)}
 
-    @property
-    def checked(self) -> bool:
+    @classmethod
+    def is_checked(cls) -> bool:
         """Whether it is one of this package, whose account has been checked."""
-        package = type(self).__module__.rpartition(".")[0]
-        return MECHANISMS.get(self.name) is type(self) and package == __package__
+        package = cls.__module__.rpartition(".")[0]
+        return package == __package__ and MECHANISMS.get(cls.name) is cls
 
     def unit(self, randomness: Randomness, tau: int, clients: NDArray[np.intp], n: int) -> Array:
         """Unit noise of `clients` in round `tau`, shape (len(clients), n).
@@ -185,11 +198,6 @@ class Mechanism:
         After all uploads that its noise was made for it is the budget, to the last digit.
         """
         return each_pair(lambda z, k: self.compose(1.0 / z, k), multipliers, uploads)
-
-
-#: Mechanisms by name. A user's own is entered with ``MECHANISMS.add(name, class)``: runs with it
-#: have no guarantee, for nobody has checked its account.
-MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", __package__)
 
 
 def each_pair(

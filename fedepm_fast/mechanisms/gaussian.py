@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._parameters import param, real
 from .._validation import check_int, check_real
-from ._base import MECHANISMS, Array, Law, Mechanism, each_pair, in_words
+from ._base import Array, Law, Mechanism, each_pair, in_words
 
 
 class _Gaussian(Law):
@@ -61,7 +62,12 @@ class GaussianMechanism(Mechanism):
         In (0, 1); far below one over the number of records.
     """
 
-    delta: float = 1e-6
+    delta: float = param(
+        1e-6,
+        check=real(low=0.0, high=1.0, open_low=True, open_high=True),
+        help="private: in (0, 1); laplace without one is pure, gaussian takes 1e-06",
+        metavar="D",
+    )
     name: ClassVar[str] = "gaussian"
     law: ClassVar[Law] = _Gaussian()
 
@@ -69,7 +75,6 @@ class GaussianMechanism(Mechanism):
         super().__post_init__()
         if self.total_epsilon is None:
             raise ValueError("total_epsilon must be given for Gaussian noise")
-        self._check("delta", low=0.0, high=1.0, open_low=True, open_high=True)
 
     def noise_multiplier(self, epsilon: float, uploads: int) -> float:
         return gaussian_noise_multiplier(epsilon, self.delta, uploads)
@@ -87,8 +92,6 @@ class GaussianMechanism(Mechanism):
     def guarantee(self, epsilon: float) -> str:
         return in_words(epsilon, self.delta)
 
-
-MECHANISMS.add("gaussian", GaussianMechanism)
 
 # Its account ----------------------------------------------------------------------------
 

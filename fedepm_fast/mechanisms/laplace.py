@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._parameters import param, real
 from .._validation import check_int, check_real
 from ..randomness import laplace_quantile
-from ._base import MECHANISMS, Array, Law, Mechanism, each_pair, in_words
+from ._base import Array, Law, Mechanism, each_pair, in_words
 
 
 class _Laplace(Law):
@@ -65,8 +66,18 @@ class LaplaceMechanism(Mechanism):
         an optional dependency: many of them spend less than their sum.
     """
 
-    epsilon_per_round: float | None = None
-    delta: float = 0.0
+    epsilon_per_round: float | None = param(
+        None,
+        check=real(low=0.0, open_low=True),
+        help="private: what each upload spends, instead of a total",
+        metavar="E",
+    )
+    delta: float = param(
+        0.0,
+        check=real(low=0.0, high=1.0, open_high=True),
+        help="private: in (0, 1); laplace without one is pure, gaussian takes 1e-06",
+        metavar="D",
+    )
     name: ClassVar[str] = "laplace"
     law: ClassVar[Law] = _Laplace()
 
@@ -74,9 +85,6 @@ class LaplaceMechanism(Mechanism):
         super().__post_init__()
         if (self.total_epsilon is None) == (self.epsilon_per_round is None):
             raise ValueError("exactly one of total_epsilon and epsilon_per_round must be given")
-        if self.epsilon_per_round is not None:
-            self._check("epsilon_per_round", low=0.0, open_low=True)
-        self._check("delta", low=0.0, high=1.0, open_high=True)
 
     def describe(self) -> dict[str, Any]:
         found = super().describe()
@@ -124,8 +132,6 @@ def _times(count: int, number: float) -> float:
     """As decimals are multiplied: 3 times 0.1 is 0.3."""
     return float(Decimal(repr(number)) * count)
 
-
-MECHANISMS.add("laplace", LaplaceMechanism)
 
 # Its account ----------------------------------------------------------------------------
 

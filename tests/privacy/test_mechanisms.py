@@ -249,7 +249,7 @@ def test_bad_arguments(call, message):
 
 
 def test_wrong_types():
-    with pytest.raises(TypeError, match="mechanism must be a LaplaceMechanism"):
+    with pytest.raises(TypeError, match="mechanism must be a GaussianMechanism or "):
         FedEPM(mechanism=0.5)
     with pytest.raises(TypeError, match="public_scaling must be"):
         LaplaceMechanism(total_epsilon=1, public_scaling=1)
