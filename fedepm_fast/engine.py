@@ -106,8 +106,7 @@ class Stages(Protocol):
 
 def supports(algorithm: Algorithm, problem: Problem) -> bool:
     """Whether there are compiled stages for this algorithm and objective."""
-    law = algorithm.noise_model.law
-    return algorithm.compiled and problem.has_kernels and law.rows is not None
+    return algorithm.compiled and problem.has_kernels
 
 
 def simulate(

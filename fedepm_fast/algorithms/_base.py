@@ -276,7 +276,10 @@ class Algorithm:
 
     @property
     def compiled(self) -> bool:
-        """Whether there are compiled stages, and no class below theirs changes what they do."""
+        """Whether there are compiled stages, and no class below theirs changes what they do, and
+        compiled noise."""
+        if not self.noise_model.law.compiled:
+            return False
         for cls in type(self).__mro__:
             if "stages" in vars(cls):
                 return cls is not Algorithm

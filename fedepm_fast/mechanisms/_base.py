@@ -56,9 +56,13 @@ class Law:
 
     @property
     def rows(self) -> Any:
-        """The compiled function that draws rows, as of `kernels.noise`; None if there is none,
-        and then NumPy computes the run."""
-        return None
+        """The compiled function that draws rows, as of `kernels.noise`."""
+        raise NotImplementedError
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it has `rows`. Without them NumPy computes a run."""
+        return type(self).rows is not Law.rows
 
     def measurement(self, dp: Any, domain: Any, scale: float) -> Any:
         """OpenDP's mechanism of this noise, on the finest grid of floats."""
