@@ -194,7 +194,9 @@ def _check(name: str, kind: str, path: Path, prove: Callable[[], None]) -> Path:
         except OSError as error:
             reason = error.strerror or str(error)
     if reason is not None:
-        raise ValueError(f"{name} must be a {kind} to write to, got {path}: {reason}")
+        from ._validation import ArgumentValueError
+
+        raise ArgumentValueError(name, f"must be a {kind} to write to, got {path}: {reason}")
     return path
 
 

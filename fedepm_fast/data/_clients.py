@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import check_finite, numbers_of, ordered_categories, refuse_masked
+from .._validation import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_finite,
+    numbers_of,
+    ordered_categories,
+    refuse_masked,
+)
 from ._holding import frozen, text_columns
 from ._labels import mapped_labels
 
@@ -29,7 +36,9 @@ def join(clients: Any, task: str | None) -> Joined:
     """What `FederatedData.from_clients` is given, as one table."""
     given = _pairs(clients)
     if not given:
-        raise ValueError("clients must hold at least one (features, labels) pair, got none")
+        raise ArgumentValueError(
+            "clients", "must hold at least one (features, labels) pair, got none"
+        )
     names = _shared_columns(given)
     first, *_ = given
     pairs: list[tuple[Any, Any]] = []
@@ -88,10 +97,10 @@ def _checked(who: str, features: Any, labels: Any) -> tuple[Any, NDArray[Any]]:
 def names_of(clients: Mapping[Any, Any], **given: Any) -> tuple[str, ...]:
     """The clients' names, where a mapping has them."""
     if "client_names" in given:
-        raise ValueError("client_names must not be given where clients is a mapping")
+        raise ArgumentValueError("client_names", "must not be given where clients is a mapping")
     names = tuple(map(str, clients))
     if len(set(names)) < len(clients):
-        raise ValueError("clients must have names that differ as text")
+        raise ArgumentValueError("clients", "must have names that differ as text")
     return names
 
 
@@ -100,8 +109,8 @@ def _pairs(clients: Any) -> dict[str, tuple[Any, Any]]:
     try:
         given = dict(clients) if isinstance(clients, Mapping) else dict(enumerate(clients))
     except TypeError:
-        raise TypeError(
-            f"clients must be (features, labels) pairs, got {type(clients).__name__}"
+        raise ArgumentTypeError(
+            "clients", f"must be (features, labels) pairs, got {type(clients).__name__}"
         ) from None
     for key, pair in given.items():
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_int, numbers_of_column, ordered_categories
+from .._validation import ArgumentValueError, check_int, numbers_of_column, ordered_categories
 from ._csv import Text, is_missing, is_word
 from ._formats import beginning, has_svmlight
 
@@ -78,8 +78,8 @@ class Columns(NamedTuple):
                 return names.index(wanted)
             if not re.fullmatch(r"-?[0-9]{1,18}", wanted):
                 has = ", ".join(names[:20]) or f"{len(self.columns)} columns without names"
-                raise ValueError(
-                    f"{argument} must be a column of {self.path}, got {wanted!r}; it has {has}"
+                raise ArgumentValueError(
+                    argument, f"must be a column of {self.path}, got {wanted!r}; it has {has}"
                 )
             wanted = int(wanted)
         n = len(self.columns)

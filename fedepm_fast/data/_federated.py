@@ -14,6 +14,7 @@ from scipy import sparse
 
 from .._validation import (
     MAX_SEED,
+    ArgumentValueError,
     check_array,
     check_choice,
     check_int,
@@ -96,12 +97,12 @@ class FederatedData:
             if names is not None:
                 names = tuple(map(str, names))
                 if len(names) != length:
-                    raise ValueError(f"{name} must have {length} entries, got {len(names)}")
+                    raise ArgumentValueError(name, f"must have {length} entries, got {len(names)}")
                 self._set(**{name: names})
         if self.rows is not None:
             rows = check_array("rows", self.rows, shape=(d,), dtype=np.int64)
             if rows.min() < 0:
-                raise ValueError(f"rows must be at least 0, got {rows.min()}")
+                raise ArgumentValueError("rows", f"must be at least 0, got {rows.min()}")
             self._set(rows=own(rows, self.rows))
         self._freeze()
 
@@ -203,11 +204,13 @@ class FederatedData:
         table = check_features(features, names)
         d = table.shape[0]
         if np.shape(labels) != (d,):
-            raise ValueError(f"labels must have shape ({d},), got {np.shape(labels)}")
+            raise ArgumentValueError("labels", f"must have shape ({d},), got {np.shape(labels)}")
         y, found = mapped_labels(labels, task, ordered_categories(labels))
         note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
         if names is not None and len(names) != table.shape[1]:
-            raise ValueError(f"feature_names must have {table.shape[1]} entries, got {len(names)}")
+            raise ArgumentValueError(
+                "feature_names", f"must have {table.shape[1]} entries, got {len(names)}"
+            )
         if scale is not None:
             # Norms are summed in the order of the table, whatever the split.
             norms = column_norms(table)
@@ -290,8 +293,8 @@ class FederatedData:
         chosen = check_array("rows", rows, ndim=1, dtype=np.int64)
         inside = len(chosen) and chosen[0] >= 0 and chosen[-1] < self.n_samples
         if not inside or (np.diff(chosen) <= 0).any():
-            raise ValueError(
-                f"rows must be increasing positions from 0 to {self.n_samples - 1}, at least one"
+            raise ArgumentValueError(
+                "rows", f"must be increasing positions from 0 to {self.n_samples - 1}, at least one"
             )
         sizes = np.diff(np.searchsorted(chosen, self.offsets))
         kept = np.flatnonzero(sizes)

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import check_array, check_finite, column_names, numbers_of, raise_not_finite
+from .._validation import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_array,
+    check_finite,
+    column_names,
+    numbers_of,
+    raise_not_finite,
+)
 
 Array = NDArray[Any]
 
@@ -26,13 +34,13 @@ def check_features(features: Any, names: tuple[str, ...] | None) -> Any:
     """Features as finite C-contiguous or CSR floats; may share the memory of what is given."""
     if sparse.issparse(features):
         if features.dtype.kind not in "buif":
-            raise TypeError(f"features must be real numbers, got dtype {features.dtype}")
+            raise ArgumentTypeError("features", f"must be real numbers, got dtype {features.dtype}")
         dtype = features.dtype if features.dtype == np.float32 else np.float64
         held: Any = sparse.csr_array(features, dtype=dtype)
         try:
             held.check_format(full_check=True)
         except ValueError as error:
-            raise ValueError(f"features must be a valid CSR array: {error}") from None
+            raise ArgumentValueError("features", f"must be a valid CSR array: {error}") from None
         if not held.has_canonical_format:
             held = held.copy()
             held.sum_duplicates()
@@ -41,7 +49,9 @@ def check_features(features: Any, names: tuple[str, ...] | None) -> Any:
         dtype = np.float32 if getattr(array, "dtype", None) == np.float32 else np.float64
         held = check_array("features", array, ndim=2, dtype=dtype, finite=False)
     if held.shape[0] < 1 or held.shape[1] < 1:
-        raise ValueError(f"features must have at least one row and column, got {held.shape}")
+        raise ArgumentValueError(
+            "features", f"must have at least one row and column, got {held.shape}"
+        )
     names = names if names is not None and len(names) == held.shape[1] else None
     if not sparse.issparse(held):
         check_finite("features", held, names)
@@ -90,23 +100,30 @@ def plain(description: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return json.loads(json.dumps(dict(description), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise TypeError(f"description must be a mapping that JSON can hold: {error}") from None
+        raise ArgumentTypeError(
+            "description", f"must be a mapping that JSON can hold: {error}"
+        ) from None
 
 
 def check_sizes(sizes: Any, d: int) -> NDArray[np.int64]:
     array = np.asarray(sizes)
     if array.ndim != 1 or array.dtype.kind not in "ui" or len(array) == 0:
-        raise ValueError(
-            "client_sizes must be a vector of integers, one per client, "
-            f"got dtype {array.dtype} and shape {array.shape}"
+        raise ArgumentValueError(
+            "client_sizes",
+            "must be a vector of integers, one per client, "
+            f"got dtype {array.dtype} and shape {array.shape}",
         )
     if len(array) > d:
-        raise ValueError(f"client_sizes must not name more clients than rows: {len(array)} > {d}")
+        raise ArgumentValueError(
+            "client_sizes", f"must not name more clients than rows: {len(array)} > {d}"
+        )
     if (array < 1).any():
         i = int(np.flatnonzero(array < 1)[0])
-        raise ValueError(f"client_sizes must be at least 1: client {i} is empty (size {array[i]})")
+        raise ArgumentValueError(
+            "client_sizes", f"must be at least 1: client {i} is empty (size {array[i]})"
+        )
     if array.sum() != d:
-        raise ValueError(f"client_sizes must add up to the {d} rows, got {array.sum()}")
+        raise ArgumentValueError("client_sizes", f"must add up to the {d} rows, got {array.sum()}")
     return np.array(array, dtype=np.int64)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import check_array, check_choice, check_values, numbers_of
+from .._validation import ArgumentValueError, check_array, check_choice, check_values, numbers_of
 
 TASKS = ("classification", "multiclass", "regression")
 
@@ -45,12 +45,14 @@ def class_labels(
     if len(found) != 2 and (two or len(found) < 2):
         shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
         wanted, task = ("exactly", "classification") if two else ("at least", "multiclass")
-        raise ValueError(
-            f"labels must have {wanted} two values for {task}, got {len(found)}: {shown}"
+        raise ArgumentValueError(
+            "labels", f"must have {wanted} two values for {task}, got {len(found)}: {shown}"
         )
     if labels.dtype.kind == "f" and len(found) > 2 and (found != np.round(found)).any():
         first = labels[labels != np.round(labels)][0]
-        raise ValueError(f"labels must be strings or whole numbers for multiclass, got {first}")
+        raise ArgumentValueError(
+            "labels", f"must be strings or whole numbers for multiclass, got {first}"
+        )
     y = codes.astype(np.float64)
     if labels.dtype.kind in "buif" and (found == np.arange(len(found))).all():
         return y, None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .._validation import check_choice
+from .._validation import ArgumentError, ArgumentValueError, check_choice, prefixed
 from . import _svmlight
 from ._arrays import read_npy, read_npz, read_parquet
 from ._columns import Columns, Loaded
@@ -97,12 +97,14 @@ def load(
     if format in ("svmlight", "npz"):
         for argument, value in (("label", label), ("client_column", client_column)):
             if value is not None:
-                raise ValueError(f"{argument} names a column, but {format} files have none")
+                raise ArgumentValueError(argument, f"names a column, but {format} files have none")
     if n_features is not None and format != "svmlight":
-        raise ValueError(f"n_features is for svmlight files, got {n_features!r} for {format}")
+        raise ArgumentValueError(
+            "n_features", f"is for svmlight files, got {n_features!r} for {format}"
+        )
     for argument, given in (("header", header), ("separator", separator)):
         if given is not None and format != "csv":
-            raise ValueError(f"{argument} is for csv files, got {given!r} for {format}")
+            raise ArgumentValueError(argument, f"is for csv files, got {given!r} for {format}")
     if format == "svmlight":
         try:
             features, labels, lines = _svmlight.read(path, n_features)
@@ -177,7 +179,7 @@ def read_federated(
     how: Any = partition
     if how is None:
         how = table.clients if table.clients is not None else RandomCuts(clients)
-    with errors_of(path, table):
+    with errors_of(path, table, task):
         return FederatedData.split(
             table.features,
             table.labels,
@@ -191,42 +193,51 @@ def read_federated(
 
 
 @contextmanager
-def errors_of(path: str | os.PathLike[str], table: Loaded) -> Iterator[None]:
+def errors_of(path: str | os.PathLike[str], table: Loaded, task: str) -> Iterator[None]:
     """Errors of the data of a file name it, and the line where it has lines."""
     try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(_wrong_number(path, table, str(error)) or f"{path}: {error}") from None
+        with prefixed(f"{path}:"):
+            yield
+    except ArgumentError as error:
+        found = None
+        if table.lines is not None and error.argument == "features":
+            found = _wrong_feature(table)
+        elif table.lines is not None and error.argument == "labels":
+            found = _wrong_label(table, task)
+        if table.lines is None or found is None:
+            raise
+        row, message = found
+        where = f"{path}, line {table.lines[row]}:"
+        raise type(error)(error.argument, message, where) from None
 
 
-def _wrong_number(path: Any, table: Loaded, error: str) -> str | None:
-    """What an error says of a feature or a label, with the line where it stands."""
-    if table.lines is None:
+def _wrong_feature(table: Loaded) -> tuple[int, str] | None:
+    """The row of the first feature that is not finite, and what it is."""
+    held = sparse.coo_array(table.features)
+    wrong = np.flatnonzero(~np.isfinite(held.data))
+    if not len(wrong):
         return None
-    if error.startswith("features must be finite"):
-        held = sparse.coo_array(table.features)
-        wrong = np.flatnonzero(~np.isfinite(held.data))
-        first = wrong[np.lexsort((held.col[wrong], held.row[wrong]))[0]]
-        i, j, got = held.row[first], int(held.col[first]), held.data[first]
-        where = f"in column {table.feature_names[j]!r}" if table.feature_names else ""
-        if table.note["format"] == "svmlight":
-            where = f"at index {j + 1}"
-        elif not where:  # the features' columns are those that are left
-            used = [table.note.get(name) for name in ("label_column", "client_column")]
-            where = f"in column {[k for k in range(j + 3) if k not in used][j]}"
-        what = f"features must be finite, got {got} {where} ({len(wrong)} such "
-        what += "entry)" if len(wrong) == 1 else "entries)"
-    elif error.startswith("labels must be"):
-        numbers = [number(str(label)) for label in table.labels]
-        found = [k for k, value in enumerate(numbers) if value is None or not np.isfinite(value)]
-        if not found:
-            return None
-        i = found[0]
-        what = f"labels must be finite numbers, got {str(table.labels[i])!r}"
-    else:
+    first = wrong[np.lexsort((held.col[wrong], held.row[wrong]))[0]]
+    i, j, got = int(held.row[first]), int(held.col[first]), held.data[first]
+    where = f"in column {table.feature_names[j]!r}" if table.feature_names else ""
+    if table.note["format"] == "svmlight":
+        where = f"at index {j + 1}"
+    elif not where:  # the features' columns are those that are left
+        used = [table.note.get(name) for name in ("label_column", "client_column")]
+        where = f"in column {[k for k in range(j + 3) if k not in used][j]}"
+    entries = "entry" if len(wrong) == 1 else "entries"
+    return i, f"must be finite, got {got} {where} ({len(wrong)} such {entries})"
+
+
+def _wrong_label(table: Loaded, task: str) -> tuple[int, str] | None:
+    """The row of the first label that is no finite number where it must be one."""
+    if task != "regression" and table.labels.dtype.kind != "f":
         return None
-    return f"{path}, line {table.lines[i]}: {what}"
+    for i, label in enumerate(map(str, table.labels)):
+        value = number(label)
+        if value is None or not np.isfinite(value):
+            return i, f"must be finite numbers, got {label!r}"
+    return None
 
 
 def _one_name(client_column: str | int | None, client: str | int | None) -> str | int | None:
@@ -238,5 +249,5 @@ def _one_name(client_column: str | int | None, client: str | int | None) -> str 
 def _one_character(separator: Any) -> str:
     known = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
     if not isinstance(known, str) or len(known) != 1 or known in '"\r\n ':
-        raise ValueError(f"separator must be one character, or 'tab', got {separator!r}")
+        raise ArgumentValueError("separator", f"must be one character, or 'tab', got {separator!r}")
     return known

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._parameters import check_fields, integer, param, real
-from .._validation import check_values
+from .._validation import ArgumentTypeError, ArgumentValueError, check_values
 from ..randomness import SHUFFLE
 
 Rows = NDArray[np.intp]
@@ -74,7 +74,7 @@ class Partitioner:
 
 def _check_clients(clients: int, d: int) -> None:
     if clients > d:
-        raise ValueError(f"clients must not exceed the number of rows: {clients} > {d}")
+        raise ArgumentValueError("clients", f"must not exceed the number of rows: {clients} > {d}")
 
 
 @dataclass(frozen=True)
@@ -172,17 +172,18 @@ class DirichletLabelSkew(Partitioner):
         d, m = len(labels), self.clients
         _check_clients(m, d)
         if m * self.min_samples > d:
-            raise ValueError(
-                f"min_samples must be at most {d // m} for {m} clients and {d} rows, "
-                f"got {self.min_samples}"
+            raise ArgumentValueError(
+                "min_samples",
+                f"must be at most {d // m} for {m} clients and {d} rows, got {self.min_samples}",
             )
         labels = check_values("labels", labels)
         kinds, codes = np.unique(labels, return_inverse=True)
         fractions = labels.dtype.kind == "f" and bool((kinds != np.round(kinds)).any())
         if len(kinds) > max(2 if fractions else 100, d // 10):
-            raise ValueError(
-                f"labels must be classes for a label skew, got {len(kinds)} different values in "
-                f"{d} rows: bin them first"
+            raise ArgumentValueError(
+                "labels",
+                f"must be classes for a label skew, got {len(kinds)} different values in "
+                f"{d} rows: bin them first",
             )
         groups = [rng.permutation(np.flatnonzero(codes == k)) for k in range(len(kinds))]
         # A hopeless concentration is told within about a second.
@@ -257,9 +258,10 @@ def as_partitioner(partition: Any) -> Partitioner:
     if isinstance(partition, Partitioner):
         return partition
     if isinstance(partition, (type, str)) or np.ndim(partition) == 0:
-        raise TypeError(
-            "partition must be a partitioner, such as RandomCuts(10), or the client of "
-            f"every row, got {partition!r}"
+        raise ArgumentTypeError(
+            "partition",
+            "must be a partitioner, such as RandomCuts(10), or the client of "
+            f"every row, got {partition!r}",
         )
     return ByColumn(partition)
 
@@ -275,5 +277,7 @@ def deal(
     if len(rows) == d and rows.min() >= 0 and rows.max() < d:
         seen[rows] = True
     if not seen.all():
-        raise ValueError(f"partition must give each of the {d} rows to exactly one client")
+        raise ArgumentValueError(
+            "partition", f"must give each of the {d} rows to exactly one client"
+        )
     return rows, [len(part) for part in parts]

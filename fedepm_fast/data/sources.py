@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from .. import datasets
 from .._parameters import check_fields, integer, param, parameters
-from .._validation import MAX_SEED, check_choice, check_int, check_parameters
+from .._validation import (
+    MAX_SEED,
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_choice,
+    check_int,
+    check_parameters,
+    prefixed,
+)
 from . import loaders, synthetic
 from ._federated import FederatedData
 from ._labels import TASKS
@@ -147,7 +156,7 @@ def read_table(
     """
     loaded = loaders.load(path, **dataclasses.asdict(Reading(**options)))
     name = Path(path).name
-    with loaders.errors_of(path, loaded):
+    with loaders.errors_of(path, loaded, task):
         return Table.prepare(name, loaded, task=task, scale=scale, source=name)
 
 
@@ -166,9 +175,10 @@ class Partitioned(Source):
 
     def __post_init__(self) -> None:
         if type(self.partition) not in (*PARTITIONERS.values(), ByColumn):
-            raise TypeError(
-                f"partition must be one of {', '.join(map(repr, PARTITIONERS))}, or a partitioner "
-                f"of fedepm_fast.data.partition, got {self.partition!r}"
+            raise ArgumentTypeError(
+                "partition",
+                f"must be one of {', '.join(map(repr, PARTITIONERS))}, or a partitioner "
+                f"of fedepm_fast.data.partition, got {self.partition!r}",
             )
 
     @property
@@ -198,10 +208,8 @@ class Partitioned(Source):
 
     def split(self, seed: int) -> FederatedData:
         seed = check_int("seed", seed, high=MAX_SEED)
-        try:
+        with prefixed(f"{self.name}:"):
             return self.table.held.resplit(self.partition, seed)
-        except ValueError as error:
-            raise ValueError(f"{self.name}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -273,10 +281,8 @@ class Synthetic(Source):
         noise = values.pop("label_noise")
         try:
             return synthetic.make_federated(**values, noise=noise, seed=seed)
-        except (TypeError, ValueError) as error:
-            if str(error).startswith("noise "):
-                raise type(error)(f"label_{error}") from None
-            raise
+        except ArgumentError as error:
+            raise error.of("label_noise") if error.argument == "noise" else error from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +298,9 @@ class Fixed(Source):
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, FederatedData):
-            raise TypeError(f"data must be FederatedData, got {type(self.data).__name__}")
+            raise ArgumentTypeError(
+                "data", f"must be FederatedData, got {type(self.data).__name__}"
+            )
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -368,14 +376,14 @@ def from_options(
     given = dict(options)
     source = given.pop("source", "adult")
     if not isinstance(source, (str, os.PathLike)):
-        raise TypeError(
-            f"source must be 'adult', 'synthetic' or the path of a file, got {source!r}"
+        raise ArgumentTypeError(
+            "source", f"must be 'adult', 'synthetic' or the path of a file, got {source!r}"
         )
     allowed = allowed_options(source)
     for name in given:
         if name not in allowed:
             home = "a file" if name in _FILE else "a table" if name in _HOW else "synthetic data"
-            raise ValueError(f"{name} is for {home}, not for {source}")
+            raise ArgumentValueError(name, f"is for {home}, not for {source}")
     if "scale" in given and isinstance(given["scale"], bool):
         given["scale"] = "unit-norm" if given["scale"] else None
     if source == "synthetic":
@@ -385,7 +393,9 @@ def from_options(
     how = {name: given.pop(name) for name in _HOW if name in given}
     if source == "adult":
         if loss.task == "regression":
-            raise ValueError(f"objective must be of two classes for adult, got {loss.name!r}")
+            raise ArgumentValueError(
+                "objective", f"must be of two classes for adult, got {loss.name!r}"
+            )
         return Partitioned(read_adult(), make_partition(**how))
     if how and given.get("client_column") is not None:
         raise ValueError(f"{next(iter(how))} and client_column exclude each other")

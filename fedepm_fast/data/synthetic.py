@@ -9,7 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit
 
-from .._validation import MAX_SEED, check_array, check_choice, check_int, check_real
+from .._validation import (
+    MAX_SEED,
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_array,
+    check_choice,
+    check_int,
+    check_real,
+)
 from ._federated import FederatedData
 from ._scaling import column_norms, divide_columns
 
@@ -173,7 +181,7 @@ def true_parameters(data: FederatedData) -> Truth:
     """
     note = data.description
     if not str(note.get("source")).startswith("synthetic "):
-        raise ValueError(f"data must come from make_federated, got {data.summary()}")
+        raise ArgumentValueError("data", f"must come from make_federated, got {data.summary()}")
     shape: tuple[int, ...] = (data.n_features,)
     if note["task"] == TASKS["multinomial"]:
         shape = (note["n_classes"], *shape)
@@ -206,19 +214,23 @@ def _check_dtype(dtype: Any) -> np.dtype[Any]:
     try:
         found = np.dtype(dtype)
     except TypeError:
-        raise TypeError(f"dtype must be float64 or float32, got {dtype!r}") from None
+        raise ArgumentTypeError("dtype", f"must be float64 or float32, got {dtype!r}") from None
     if found not in (np.float32, np.float64):
-        raise TypeError(f"dtype must be float64 or float32, got {found}")
+        raise ArgumentTypeError("dtype", f"must be float64 or float32, got {found}")
     return found
 
 
 def _sizes(samples: Any, m: int, spread: float, rng: np.random.Generator) -> NDArray[np.int64]:
     if np.ndim(samples) > 0:
         if spread:
-            raise ValueError("imbalance is for samples in all, got the samples of each client too")
+            raise ArgumentValueError(
+                "imbalance", "is for samples in all, got the samples of each client too"
+            )
         sizes = check_array("samples", samples, shape=(m,), dtype=np.int64)
         if sizes.min() < 1:
-            raise ValueError(f"samples must be at least 1 for every client, got {sizes.min()}")
+            raise ArgumentValueError(
+                "samples", f"must be at least 1 for every client, got {sizes.min()}"
+            )
         return sizes
     d = check_int("samples", samples, low=m)
     weights = np.exp(spread * rng.normal(size=m)) if spread else np.ones(m)
