@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -59,6 +61,14 @@ def replacing(
                 sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]]) -> None:
+    """Replace `path` by a table as CSV, numbers to the last bit and None as nothing."""
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
 
 
 def _move_to_free_name(temporary: Path, path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -9,13 +11,24 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from ._record import MEASURES
+from .._validation import MAX_SEED, check_int
+from ._record import MEASURES, Record
 
 #: Columns of runs that the checksum of a row is of, in its order.
 CHECKED = (
     "run_id", "cell", "seed", "trial", "error", *MEASURES, "versions", "machine", "created",
     "history_checksum",
 )  # fmt: skip
+
+_COLUMNS = (*CHECKED, "checksum", "history")
+
+#: Adds a run, or replaces one that failed.
+INSERT = (
+    f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+    "ON CONFLICT (run_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+    + " WHERE runs.error IS NOT NULL"
+)
 
 #: What the columns of runs hold that are not of floats.
 KINDS: dict[str, tuple[type, ...]] = {
@@ -88,3 +101,33 @@ def as_stored(name: str, value: Any) -> Any:
         return None
     kind = KINDS.get(name, (float,))[0]
     return float(value) + 0.0 if kind is float else kind(value)
+
+
+def cell_of(connection: sqlite3.Connection, text: str) -> int:
+    """The number of the cell with these parameters, which is made if need be."""
+    row = connection.execute("SELECT cell FROM cells WHERE parameters = ?", [text]).fetchone()
+    if row is not None:
+        return int(row[0])
+    cell = connection.execute("SELECT ifnull(max(cell), 0) + 1 FROM cells").fetchone()[0]
+    connection.execute("INSERT INTO cells VALUES (?, ?, ?)", (cell, text, checksum((cell, text))))
+    return int(cell)
+
+
+def row_of(record: Record, cell: int) -> tuple[Any, ...]:
+    """A run as a row for `INSERT`: what its checksum is of, the checksum, the history."""
+    found = {
+        **{name: getattr(record, name) for name in ("run_id", "error", "machine", "created")},
+        **{name: record.measures.get(name) for name in MEASURES},
+        **{name: _signed(name, getattr(record, name)) for name in ("seed", "trial")},
+        "cell": cell,
+        "versions": json.dumps(dict(record.versions)),
+        "history_checksum": history_checksum(record.packed),
+    }
+    values = [as_stored(name, found[name]) for name in CHECKED]
+    return (*values, checksum(values), record.packed)
+
+
+def _signed(name: str, value: Any) -> int:
+    """An integer in [0, 2^64) as SQLite holds it."""
+    value = check_int(name, value, high=MAX_SEED)
+    return value - 2**64 if value >= 2**63 else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import os
 import warnings
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._extras import require
-from .._files import replacing
+from .._files import write_csv
 from ..algorithms import Algorithm
 from ..objectives import Objective
 from ._scores import mean_and_error
@@ -284,11 +283,7 @@ class TuneResult:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write `table` as CSV, numbers to the last bit."""
-        columns = self.table()
-        with replacing(path) as temporary, open(temporary, "w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
+        write_csv(path, self.table())
 
     # To go on with ------------------------------------------------------------------------
 
