@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 #: Objective values that differ by at most so many percent are about the same.
 SAME_PERCENT = 2.0
-#: "Fewest by far": at most this share of the next best.
-BY_FAR = 0.5
-#: In a trend of medians, one step may go against it by this share; the ends must not.
-STEP_AGAINST = 0.05
+#: In a trend of medians, one step may go against it by so many percent; the ends must not.
+STEP_AGAINST_PERCENT = 5.0
 #: "Not greatly": the largest median over the smallest, at most.
 NOT_GREATLY = 1.5
 #: "Far more slowly": growth beyond 1 is at most this share of the others'.
@@ -49,14 +47,14 @@ class Test(NamedTuple):
         return f"{self.where}: {self.shown}"
 
 
-class Outcome(NamedTuple):
+class Checked(NamedTuple):
     """What a check found."""
 
     tests: list[Test]
     headline: str
 
 
-Check = Callable[["DataFrame"], Outcome]
+Check = Callable[["DataFrame"], Checked]
 
 
 # Medians -----------------------------------------------------------------------------------
@@ -129,7 +127,7 @@ def extreme(
 ) -> Check:
     """An algorithm has the smallest (largest) median of `measures` in every cell."""
 
-    def check(table: DataFrame) -> Outcome:
+    def check(table: DataFrame) -> Checked:
         tests, told = [], []
         gaps = medians(table, experiment, "gap_percent")
         for measure in measures:
@@ -146,7 +144,7 @@ def extreme(
                 where = _named(SHORT[measure], _where(_cell(cell), experiment))
                 tests.append(Test(where, bool(holds), values))
             told.append(f"{SHORT[measure]} {_ranges(wide[list(than)], show)}")
-        return Outcome(tests, "; ".join(told))
+        return Checked(tests, "; ".join(told))
 
     return check
 
@@ -154,20 +152,12 @@ def extreme(
 def trend(experiment: Experiment, measures: Sequence[str], along: str, sign: int) -> Check:
     """Every line of medians rises (`sign` 1) or falls (-1) along a parameter."""
 
-    def check(table: DataFrame) -> Outcome:
+    def check(table: DataFrame) -> Checked:
         tests = []
-        for measure in measures:
-            show = _shower(measure)
-            for rest, name, line in lines(medians(table, experiment, measure), experiment, along):
-                values = line.to_numpy()
-                # Measured from 0 for SNR, which is a logarithm and may be negative.
-                slack = STEP_AGAINST * np.abs(values[:-1])
-                steps = sign * np.diff(values) >= -slack
-                holds = steps.all() and sign * (values[-1] - values[0]) > 0
-                where = _named(f"{SHORT[measure]} of {LABELS[name]}", rest)
-                tests.append(Test(where, bool(holds), ", ".join(map(show, values))))
+        for where, show, line in _lines_of(table, experiment, measures, along):
+            tests.append(Test(where, _goes_with(line, sign), ", ".join(map(show, line))))
         values = ", ".join(f"{v:g}" for v in getattr(experiment, along))
-        return Outcome(tests, f"medians for {SYMBOLS[along]} {values}")
+        return Checked(tests, f"medians for {SYMBOLS[along]} {values}")
 
     return check
 
@@ -175,25 +165,37 @@ def trend(experiment: Experiment, measures: Sequence[str], along: str, sign: int
 def steady(experiment: Experiment, measures: Sequence[str], along: str) -> Check:
     """No line of medians changes greatly along a parameter."""
 
-    def check(table: DataFrame) -> Outcome:
+    def check(table: DataFrame) -> Checked:
         tests, factors = [], []
-        for measure in measures:
-            show = _shower(measure)
-            for rest, name, line in lines(medians(table, experiment, measure), experiment, along):
-                factor = line.max() / line.min()
-                factors.append(factor)
-                where = _named(f"{SHORT[measure]} of {LABELS[name]}", rest)
-                shown = f"{', '.join(map(show, line))} (factor {factor:.2f})"
-                tests.append(Test(where, bool(factor <= NOT_GREATLY), shown))
-        if not tests:
-            return Outcome([], "")
-        told = f"largest over smallest median {min(factors):.2f} to {max(factors):.2f}"
-        return Outcome(tests, told)
+        for where, show, line in _lines_of(table, experiment, measures, along):
+            factors.append(line.max() / line.min())
+            shown = f"{', '.join(map(show, line))} (factor {factors[-1]:.2f})"
+            tests.append(Test(where, bool(factors[-1] <= NOT_GREATLY), shown))
+        told = "largest over smallest median {:.2f} to {:.2f}"
+        return Checked(tests, told.format(min(factors), max(factors)) if factors else "")
 
     return check
 
 
-def same_end(table: DataFrame) -> Outcome:
+def _lines_of(
+    table: DataFrame, experiment: Experiment, measures: Sequence[str], along: str
+) -> Iterator[tuple[str, Callable[[float], str], Series]]:
+    """Lines of medians: which measure, algorithm and cells, how to show a value, the values."""
+    for measure in measures:
+        for rest, name, line in lines(medians(table, experiment, measure), experiment, along):
+            yield _named(f"{SHORT[measure]} of {LABELS[name]}", rest), _shower(measure), line
+
+
+def _goes_with(line: Series, sign: int) -> bool:
+    """Whether a line rises (`sign` 1) or falls (-1), small steps aside."""
+    values = line.to_numpy()
+    # Of the size of the one before, for SNR, which is a logarithm and may be negative.
+    slack = STEP_AGAINST_PERCENT / 100 * np.abs(values[:-1])
+    steps = sign * np.diff(values) >= -slack
+    return bool(steps.all() and sign * (values[-1] - values[0]) > 0)
+
+
+def same_end(table: DataFrame) -> Checked:
     """The baselines end where FedEPM ends."""
     wide = medians(table, _FIG2, "mean_objective")
     tests = []
@@ -203,10 +205,10 @@ def same_end(table: DataFrame) -> Outcome:
             where = f"{LABELS[name]}, {_where(_cell(values), _FIG2)}"
             shown = f"f/m {row[name]:.4f} and {row['fedepm']:.4f}, {apart:.2f} % apart"
             tests.append(Test(where, bool(apart <= SAME_PERCENT), shown))
-    return Outcome(tests, f"median f/m {_ranges(wide, lambda v: f'{v:.4f}')}")
+    return Checked(tests, f"median f/m {_ranges(wide, lambda v: f'{v:.4f}')}")
 
 
-def near_optimum(table: DataFrame) -> Outcome:
+def near_optimum(table: DataFrame) -> Checked:
     """All end within 1 % of their split's optimum, SFedAvg at four local steps within 2 %."""
     tests, worst = [], dict.fromkeys(ALGORITHM_NAMES, -np.inf)
     for (*values, name), runs in table.groupby([*PARAMETERS, "algorithm"]):
@@ -219,10 +221,10 @@ def near_optimum(table: DataFrame) -> Outcome:
             shown += f", {count} of {len(runs)} runs stopped by {reason.replace('_', ' ')}"
         tests.append(Test(f"{LABELS[name]}, {_where(cell)}", bool(gap <= bound), shown))
     told = ", ".join(f"{LABELS[n]} {g:.2f} %" for n, g in worst.items() if np.isfinite(g))
-    return Outcome(tests, f"largest median gap: {told}")
+    return Checked(tests, f"largest median gap: {told}")
 
 
-def slower_growth(table: DataFrame) -> Outcome:
+def slower_growth(table: DataFrame) -> Checked:
     """LCT grows more slowly with the local steps for FedEPM."""
     growth: dict[str, dict[str, float]] = {}
     wide = medians(table, _TABLE1, "local_time")
@@ -238,10 +240,10 @@ def slower_growth(table: DataFrame) -> Outcome:
         f"{rest}: " + ", ".join(f"{LABELS[n]} x {g:.2f}" for n, g in of.items())
         for rest, of in growth.items()
     )
-    return Outcome(tests, f"from fewest to most local steps {told}")
+    return Checked(tests, f"from fewest to most local steps {told}")
 
 
-def rising_ratio(table: DataFrame) -> Outcome:
+def rising_ratio(table: DataFrame) -> Checked:
     """The baselines' LCT in units of FedEPM's rises with the local steps."""
     wide = medians(table, _TABLE1, "local_time")
     ratios = wide.div(wide["fedepm"], axis=0)
@@ -249,9 +251,7 @@ def rising_ratio(table: DataFrame) -> Outcome:
     for rest, name, line in lines(ratios, _TABLE1, "local_steps"):
         if name == "fedepm":
             continue
-        values = line.to_numpy()
-        holds = values[-1] > values[0] and (np.diff(values) > -STEP_AGAINST * values[:-1]).all()
-        shown = ", ".join(f"{v:.1f}" for v in values)
-        tests.append(Test(f"{rest}: {LABELS[name]}/FedEPM", bool(holds), shown))
-        told.append(f"{rest}: {LABELS[name]}/FedEPM {values[0]:.1f} to {values[-1]:.1f}")
-    return Outcome(tests, "; ".join(told))
+        where, shown = f"{rest}: {LABELS[name]}/FedEPM", ", ".join(f"{v:.1f}" for v in line)
+        tests.append(Test(where, _goes_with(line, 1), shown))
+        told.append(f"{where} {line.iloc[0]:.1f} to {line.iloc[-1]:.1f}")
+    return Checked(tests, "; ".join(told))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..plots._tables import Histories
-from ._experiments import ALGORITHM_NAMES, Cell, as_parameters
+from ._experiments import Cell
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,25 +33,12 @@ def _compute(
     Trial t has its own split, selections and noise, which the algorithms, and the cells with
     equally many clients, have in common.
     """
-    from ..algorithms import ALGORITHMS
-    from ..data.partition import RandomCuts
-    from ..data.sources import Partitioned, read_adult
     from ..sweeps import Sweep, sweep
-    from ..sweeps._cells import Cell as RunsOfCell
+    from ..sweeps._spec import Reader, read_dict
 
-    sources = {m: Partitioned(read_adult(), RandomCuts(m)) for m in {c.clients for c in cells}}
-    settings: list[dict[str, Any]] = [
-        {k: v for k, v in as_parameters(c).items() if k != "clients"} for c in cells
-    ]
-    runs = Sweep.from_cells(
-        (
-            RunsOfCell(ALGORITHMS[name](**of_cell), sources[cell.clients])
-            for cell, of_cell in zip(cells, settings, strict=True)
-            for name in ALGORITHM_NAMES
-        ),
-        trials=trials,
-        seed=seed,
-    )
+    read = Reader()  # a source for all cells with equally many clients
+    of_cells = [read_dict(cell.specification, read)[0] for cell in cells]
+    runs = Sweep.from_cells(chain(*of_cells), trials=trials, seed=seed)
     tell = (lambda done, total, _: progress("runs", done, total)) if progress else False
     result = sweep(runs, store=store, jobs=jobs, progress=tell)
     for run_id, message in result.failed.items():

@@ -1,19 +1,20 @@
-"""The experiments of the paper, as data."""
+"""The experiments of the paper, as ``experiments.toml`` has them."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from functools import reduce
 from itertools import product
 from operator import and_
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._grid import as_axis
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-#: The algorithms of every experiment, in the order of tables and figures.
-ALGORITHM_NAMES = ("fedepm", "sfedprox", "sfedavg")
 
 
 @dataclass(frozen=True, order=True)
@@ -24,6 +25,15 @@ class Cell:
     local_steps: int
     participation: float
     epsilon: float
+
+    @property
+    def specification(self) -> dict[str, Any]:
+        """Its runs for `Sweep.from_dict`: of every algorithm, on the Adult data."""
+        values = asdict(self)
+        return {
+            "data": {"clients": values.pop("clients")},
+            "algorithm": {"name": list(ALGORITHM_NAMES), **values},
+        }
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,8 @@ class Experiment:
         As the paper calls it.
     title : str
         What it shows.
+    caption : str
+        Of its figure in the report.
     """
 
     source: str
@@ -44,6 +56,7 @@ class Experiment:
     local_steps: tuple[int, ...] = (12,)
     participation: tuple[float, ...] = (0.5,)
     epsilon: tuple[float, ...] = (0.1,)
+    caption: str = ""
 
     @property
     def cells(self) -> list[Cell]:
@@ -59,53 +72,35 @@ class Experiment:
         return table[reduce(and_, (table[name].isin(getattr(self, name)) for name in PARAMETERS))]
 
 
+def read_part(name: str) -> str:
+    """The text of a file beside this one."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
 #: The parameters of a cell.
 PARAMETERS = tuple(f.name for f in fields(Cell))
 
-EXPERIMENTS: dict[str, Experiment] = {
-    "fig2": Experiment(
-        "Fig. 2", "the objective along the rounds", clients=(50, 100), local_steps=(4, 12, 20)
-    ),
-    "fig3": Experiment(
-        "Fig. 3",
-        "communication rounds and total time against the local steps",
-        clients=(50, 100),
-        local_steps=(4, 8, 12, 16, 20),
-    ),
-    "table1": Experiment(
-        "Table 1",
-        "local time of a round against the local steps",
-        clients=(50, 128),
-        local_steps=(4, 8, 12, 16, 20),
-    ),
-    "fig4": Experiment(
-        "Fig. 4", "the effect of the participation", participation=(0.2, 0.4, 0.6, 0.8, 1.0)
-    ),
-    "fig5": Experiment("Fig. 5", "the effect of epsilon", epsilon=(0.1, 0.3, 0.5, 0.7, 0.9)),
+_READ = tomllib.loads(read_part("experiments.toml"))
+
+#: The algorithms of every experiment, in the order of tables and figures.
+ALGORITHM_NAMES: tuple[str, ...] = tuple(_READ["algorithms"])
+
+
+def _experiment(given: dict[str, Any]) -> Experiment:
+    axes: Any = {name: tuple(as_axis(name, given[name])) for name in PARAMETERS if name in given}
+    return Experiment(**{**given, **axes})
+
+
+EXPERIMENTS = {name: _experiment(given) for name, given in _READ["experiment"].items()}
+
+#: Table 1 as the paper prints it: LCT in seconds by (clients, local steps) and algorithm.
+PRINTED_LCT: dict[tuple[int, int], dict[str, float]] = {
+    (int(clients), int(local_steps)): dict(zip(ALGORITHM_NAMES, seconds, strict=True))
+    for clients, row in _READ["printed_lct"].items()
+    for local_steps, seconds in row.items()
 }
 
 
 def distinct_cells(experiments: Iterable[Experiment]) -> list[Cell]:
     """Every cell once, though several experiments may share it, those of a split side by side."""
     return sorted({cell for experiment in experiments for cell in experiment.cells})
-
-
-def as_parameters(cell: Cell) -> dict[str, float]:
-    """The cell as columns of a table."""
-    return asdict(cell)
-
-
-#: Table 1 as the paper prints it: LCT in seconds by (clients, local steps), on a laptop of 2020 in
-#: MATLAB, in the order of `ALGORITHM_NAMES`.
-PRINTED_LCT: dict[tuple[int, int], tuple[float, float, float]] = {
-    (50, 4): (0.0011, 0.0082, 0.0037),
-    (50, 8): (0.0015, 0.0155, 0.0067),
-    (50, 12): (0.0018, 0.0226, 0.0096),
-    (50, 16): (0.0021, 0.0293, 0.0125),
-    (50, 20): (0.0023, 0.0360, 0.0148),
-    (128, 4): (0.0019, 0.0109, 0.0058),
-    (128, 8): (0.0024, 0.0198, 0.0097),
-    (128, 12): (0.0030, 0.0279, 0.0132),
-    (128, 16): (0.0036, 0.0359, 0.0172),
-    (128, 20): (0.0041, 0.0457, 0.0213),
-}

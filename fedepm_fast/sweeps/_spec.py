@@ -38,15 +38,15 @@ def read_toml(path: str | os.PathLike[str], make: Callable[..., T]) -> T:
         raise ValueError(f"{path} is not text in UTF-8: {error}") from None
     with prefixed(f"{path},"):
         try:
-            return make(*read_dict(tomllib.loads(text), path.parent))
+            return make(*read_dict(tomllib.loads(text), Reader(path.parent)))
         except RecursionError:
             raise ValueError("has values that are nested too deeply") from None
 
 
 def read_dict(
-    specification: Mapping[str, Any], folder: Path | None = None
+    specification: Mapping[str, Any], read: Reader | None = None
 ) -> tuple[list[Cell], Any, Any]:
-    """Cells, trials and seeds from tables; relative paths of data start from `folder`."""
+    """Cells, trials and seeds from tables; data are read by `read`."""
     top = dict(specification)
     _check_keys(top, _TOP)
     zips = check_zips(top.pop("zip", ()))
@@ -55,7 +55,7 @@ def read_dict(
         "data": _tables("data", top.pop("data", {})),
         "algorithm": _tables("algorithm", top.pop("algorithm", {})),
     }
-    read = _Reader(folder or Path())
+    read = Reader() if read is None else read
     cells = [
         cell
         for data_name, data in tables["data"]
@@ -72,7 +72,7 @@ def _cells(
     algorithm_name: str,
     algorithm: dict[str, Any],
     zips: list[tuple[str, ...]],
-    read: _Reader,
+    read: Reader,
 ) -> Iterator[Cell]:
     with prefixed(data_name):
         for kind in as_axis("source", data.get("source", "adult")):
@@ -117,10 +117,11 @@ def _rule(value: Any) -> StoppingRule:
     return kind(**given)
 
 
-class _Reader:
-    """Sources from options, each made once and each file read once."""
+class Reader:
+    """Sources from options, each made once and each file read once; relative paths start from
+    `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path = Path()) -> None:
         self.folder = folder
         self.made: dict[str, sources.Source] = {}
         self.tables: dict[str, sources.Table] = {}
