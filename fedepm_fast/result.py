@@ -290,6 +290,8 @@ class Result:
         }
 
     def __str__(self) -> str:
+        from .algorithms import label_of
+
         a, o, d = self.algorithm, self.objective, self.data
         seed = "given from outside" if self.seed is None else str(self.seed)
         if self.trial:
@@ -451,11 +453,3 @@ def objective_text(o: Mapping[str, Any]) -> str:
         if o["regularizer"] is not None:
             text += f" (weight {o['regularizer']} per client)"
     return text + (f", delta {o['delta']:g}" if "delta" in o else "")
-
-
-def label_of(algorithm: str) -> str:
-    """An algorithm's name for people; one of the user's own is called what it calls itself."""
-    return LABELS.get(algorithm, algorithm)
-
-
-LABELS = {"fedepm": "FedEPM", "sfedavg": "SFedAvg", "sfedprox": "SFedProx"}

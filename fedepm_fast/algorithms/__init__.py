@@ -42,3 +42,8 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("__") and name.lower() in ALGORITHMS:
         return ALGORITHMS[name.lower()]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def label_of(name: str) -> str:
+    """An algorithm's name for people; one that is not registered is called by its name."""
+    return ALGORITHMS[name].label if name in ALGORITHMS else name

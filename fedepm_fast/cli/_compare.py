@@ -169,7 +169,8 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
     from rich.console import Console
     from rich.table import Table
 
-    from ..result import label_of, objective_text
+    from ..algorithms import label_of
+    from ..result import objective_text
 
     first = results[0]
     of = first.algorithm

@@ -232,7 +232,7 @@ class RoundsTable(AbstractContextManager["RoundsTable"]):
     def __init__(self, algorithm: str, *, keep: bool = True) -> None:
         from rich.live import Live
 
-        from ..result import label_of
+        from ..algorithms import label_of
 
         self.title = label_of(algorithm)
         self.latest: RoundInfo | None = None

@@ -23,7 +23,7 @@ import numpy as np
 from .._extras import require
 from .._files import check_writable_folder, replacing
 from .._validation import MAX_SEED, check_int
-from ..plots._tables import MEASURES, Histories, summarise
+from ..plots._tables import MEASURES, Histories, summarize
 from ._claims import Finding, judge
 from ._compute import SPLIT, Progress, _compute, optima
 from ._experiments import EXPERIMENTS, PARAMETERS, Cell, Experiment, distinct_cells
@@ -135,7 +135,7 @@ class Evaluation:
     def summary(self) -> DataFrame:
         """Median, quartiles and mean of every measure, cell by cell and algorithm."""
         measures = [m for m in (*MEASURES, "rounds_to_5_percent") if m in self.table]
-        return summarise(self.table, [*PARAMETERS, "algorithm"], measures)
+        return summarize(self.table, [*PARAMETERS, "algorithm"], measures)
 
     def table1(self) -> DataFrame:
         """Median LCT in seconds: one row a number of local steps, columns (clients, algorithm)."""

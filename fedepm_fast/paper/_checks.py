@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..result import LABELS
+from ..algorithms import label_of
 from ._experiments import ALGORITHM_NAMES, EXPERIMENTS, PARAMETERS, Experiment
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _shower(measure: str) -> Callable[[float], str]:
 
 def _ranges(wide: DataFrame, show: Callable[[float], str]) -> str:
     ends = {name: dict.fromkeys([show(wide[name].min()), show(wide[name].max())]) for name in wide}
-    return ", ".join(f"{LABELS[name]} {' to '.join(values)}" for name, values in ends.items())
+    return ", ".join(f"{label_of(name)} {' to '.join(values)}" for name, values in ends.items())
 
 
 def _unfinished(gap: float) -> str:
@@ -139,7 +139,7 @@ def extreme(
                 mine, rest = row[name], row[others]
                 holds = mine > rest.max() if largest else mine < factor * rest.min()
                 values = ", ".join(
-                    f"{LABELS[n]} {show(row[n])}{_unfinished(gaps.at[cell, n])}" for n in than
+                    f"{label_of(n)} {show(row[n])}{_unfinished(gaps.at[cell, n])}" for n in than
                 )
                 where = _named(SHORT[measure], _where(_cell(cell), experiment))
                 tests.append(Test(where, bool(holds), values))
@@ -183,7 +183,7 @@ def _lines_of(
     """Lines of medians: which measure, algorithm and cells, how to show a value, the values."""
     for measure in measures:
         for rest, name, line in lines(medians(table, experiment, measure), experiment, along):
-            yield _named(f"{SHORT[measure]} of {LABELS[name]}", rest), _shower(measure), line
+            yield _named(f"{SHORT[measure]} of {label_of(name)}", rest), _shower(measure), line
 
 
 def _goes_with(line: Series, sign: int) -> bool:
@@ -202,7 +202,7 @@ def same_end(table: DataFrame) -> Checked:
     for values, row in wide.iterrows():
         for name in ALGORITHM_NAMES[1:]:
             apart = 100 * abs(row[name] / row["fedepm"] - 1)
-            where = f"{LABELS[name]}, {_where(_cell(values), _FIG2)}"
+            where = f"{label_of(name)}, {_where(_cell(values), _FIG2)}"
             shown = f"f/m {row[name]:.4f} and {row['fedepm']:.4f}, {apart:.2f} % apart"
             tests.append(Test(where, bool(apart <= SAME_PERCENT), shown))
     return Checked(tests, f"median f/m {_ranges(wide, lambda v: f'{v:.4f}')}")
@@ -219,8 +219,8 @@ def near_optimum(table: DataFrame) -> Checked:
         if gap > bound:
             reason, count = Counter(runs["reasons"]).most_common(1)[0]
             shown += f", {count} of {len(runs)} runs stopped by {reason.replace('_', ' ')}"
-        tests.append(Test(f"{LABELS[name]}, {_where(cell)}", bool(gap <= bound), shown))
-    told = ", ".join(f"{LABELS[n]} {g:.2f} %" for n, g in worst.items() if np.isfinite(g))
+        tests.append(Test(f"{label_of(name)}, {_where(cell)}", bool(gap <= bound), shown))
+    told = ", ".join(f"{label_of(n)} {g:.2f} %" for n, g in worst.items() if np.isfinite(g))
     return Checked(tests, f"largest median gap: {told}")
 
 
@@ -235,9 +235,9 @@ def slower_growth(table: DataFrame) -> Checked:
         for name in ALGORITHM_NAMES[1:]:
             holds = of["fedepm"] - 1 <= FAR_SLOWER * (of[name] - 1)
             shown = f"x {of['fedepm']:.2f} against x {of[name]:.2f}"
-            tests.append(Test(f"{rest}: {LABELS[name]}", bool(holds), shown))
+            tests.append(Test(f"{rest}: {label_of(name)}", bool(holds), shown))
     told = "; ".join(
-        f"{rest}: " + ", ".join(f"{LABELS[n]} x {g:.2f}" for n, g in of.items())
+        f"{rest}: " + ", ".join(f"{label_of(n)} x {g:.2f}" for n, g in of.items())
         for rest, of in growth.items()
     )
     return Checked(tests, f"from fewest to most local steps {told}")
@@ -251,7 +251,7 @@ def rising_ratio(table: DataFrame) -> Checked:
     for rest, name, line in lines(ratios, _TABLE1, "local_steps"):
         if name == "fedepm":
             continue
-        where, shown = f"{rest}: {LABELS[name]}/FedEPM", ", ".join(f"{v:.1f}" for v in line)
+        where, shown = f"{rest}: {label_of(name)}/FedEPM", ", ".join(f"{v:.1f}" for v in line)
         tests.append(Test(where, _goes_with(line, 1), shown))
         told.append(f"{where} {line.iloc[0]:.1f} to {line.iloc[-1]:.1f}")
     return Checked(tests, "; ".join(told))

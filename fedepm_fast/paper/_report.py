@@ -9,7 +9,7 @@ from html import escape
 from string import Template
 from typing import TYPE_CHECKING
 
-from ..result import LABELS
+from ..algorithms import label_of
 from ._claims import FAILS, HOLDS, PARTLY, UNMEASURED, Finding
 from ._experiments import ALGORITHM_NAMES, PARAMETERS, PRINTED_LCT, Experiment, read_part
 
@@ -136,7 +136,7 @@ def _beside(text: str) -> str:
 
 
 def _table1(measured: DataFrame) -> str:
-    names = [LABELS[name] for name in ALGORITHM_NAMES]
+    names = [label_of(name) for name in ALGORITHM_NAMES]
     head = ["k0", *(f"{n}, ms" for n in names), *(f"{n} / FedEPM" for n in names[1:])]
     parts = []
     for clients in measured.columns.unique("clients"):
@@ -176,5 +176,5 @@ def _medians(summary: DataFrame) -> str:
             median, low, high = (f"{scale * found.at[measure, end]:{form}}" for end in ends)
             return median + _beside(f"{low} to {high}")
 
-        rows.append([*(f"{v:g}" for v in cell), LABELS[name], *map(shown, _SHOWN)])
+        rows.append([*(f"{v:g}" for v in cell), label_of(name), *map(shown, _SHOWN)])
     return _table(["m", "k0", "rho", "eps", "algorithm", *(s[0] for s in _SHOWN.values())], rows)

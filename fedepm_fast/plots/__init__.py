@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._validation import check_choice, check_real
-from ..result import Result, label_of
-from ._draw import lined
+from ..algorithms import label_of
+from ._draw import lined, words
 from ._style import (
     MORE_STYLES,
     STYLES,
@@ -28,6 +28,8 @@ from ._tune import tuning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ..result import Result
 
 __all__ = [
     "MORE_STYLES",
@@ -96,8 +98,8 @@ def history(
         Naming the argument.
     """
     check_choice("x", x, ("rounds", "time"))
-    results = [results] if isinstance(results, Result) else list(results)
-    if not results or not all(isinstance(r, Result) for r in results):
+    results = [results] if _is_run(results) else list(results)  # type: ignore[list-item,arg-type]
+    if not results or not all(map(_is_run, results)):
         raise TypeError("results must be a Result or a sequence of at least one")
     if optimum is not None:
         optimum = check_real("optimum", optimum)
@@ -114,10 +116,10 @@ def history(
         seen.add(name)
         rounds = np.arange(result.rounds + 1)
         across = rounds if x == "rounds" else result.history["elapsed"]
-        told = f"{label}: {result.rounds} round{'' if result.rounds == 1 else 's'}"
-        told += ", diverged" * result.diverged
+        text = f"{label}: {result.rounds} round{'' if result.rounds == 1 else 's'}"
+        text += ", diverged" * result.diverged
         values = result.history["objective"] / result.n_clients
-        lines += ax.plot(across, values, label=told, markevery=marks(result.rounds), **lined(style))
+        lines += ax.plot(across, values, label=text, markevery=marks(result.rounds), **lined(style))
     objective_axis(ax, lines, [result.diverged for result in results], optimum)
     if optimum is not None:
         optimum_line(ax, optimum)
@@ -131,6 +133,11 @@ def history(
         line.set_label(fill(line.get_label(), 44))
     ax.legend(frameon=False)
     return figure
+
+
+def _is_run(given: Any) -> bool:
+    """Whether it is a `Result`, or as good as one; results know figures, not figures results."""
+    return all(hasattr(given, name) for name in ("algorithm", "history", "n_clients"))
 
 
 def labels(results: Sequence[Result]) -> list[str]:
@@ -153,8 +160,8 @@ def labels(results: Sequence[Result]) -> list[str]:
         if {"participation", "clients"} & {*apart}:
             # By default lam and eta follow from these two.
             apart = [k for k in apart if k not in ("lam", "eta")]
-        told = [f"{k.replace('_', ' ')} {_short(mine.get(k))}" for k in apart[:2]]
-        label = ", ".join([label_of(mine["name"]), *told])
+        values = [f"{words(k)} {_short(mine.get(k))}" for k in apart[:2]]
+        label = ", ".join([label_of(mine["name"]), *values])
         again = sum(f == label or f.startswith(f"{label} (") for f in found)
         found.append(f"{label} ({again + 1})" if again else label)
     return found

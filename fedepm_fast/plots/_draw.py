@@ -6,27 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..result import label_of
+from ..algorithms import label_of
 from ._style import ink, marks, paper
-from ._tables import MEASURES, PER_ROUND, ROUND, Histories, Interval, summarise, summarise_rounds
+from ._tables import (
+    MEASURES,
+    PER_ROUND,
+    ROUND,
+    Histories,
+    Interval,
+    parameters,
+    summarize,
+    summarize_rounds,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-#: Parameters on an axis; others are called by their names.
-PARAMETER_LABELS = {
-    "clients": "clients $m$",
-    "local_steps": "local steps $k_0$",
-    "participation": r"participation $\rho$",
-    "epsilon": r"$\varepsilon$ (no privacy guarantee)",
-    "lam": r"l1 penalty $\lambda$",
-    "eta": r"quadratic penalty $\eta$",
-    "mu0": r"penalty parameter $\mu_0$",
-    "alpha": r"penalty growth $\alpha$",
-    "beta": r"regulariser $\beta$",
-    ROUND: "communication rounds",
-}
 #: Measures whose axis is logarithmic where they differ by much, and its base.
 LOGARITHMIC = {"rounds": 2, "iterations": 2, "total_time": 10, "local_time": 10, "grad_mean_sq": 10}
 SECONDS = ("total_time", "local_time", "elapsed")
@@ -52,7 +48,7 @@ def measure_label(name: str) -> str:
 
 def parameter_label(name: str) -> str:
     """A parameter's name on an axis."""
-    return PARAMETER_LABELS.get(name, words(name))
+    return {ROUND: "communication rounds", **parameters()}.get(name, words(name))
 
 
 def value_label(value: Any) -> str:
@@ -74,7 +70,7 @@ def lines(
     across: list[Any],
 ) -> None:
     """Medians with a band; against what is no number, points with bars side by side."""
-    summary = summarise(part, [by, against], [measure], interval)
+    summary = summarize(part, [by, against], [measure], interval)
     numeric = all(isinstance(v, (int, float)) for v in across)
     places = dict(zip(across, across if numeric else range(len(across)), strict=True))
     for k, (value, style) in enumerate(styles.items()):
@@ -104,7 +100,7 @@ def curves(
     histories: Histories,
 ) -> int:
     """Medians round by round with a band; returns the last round drawn."""
-    summary = summarise_rounds(part, histories, [by], measure, interval)
+    summary = summarize_rounds(part, histories, [by], measure, interval)
     for value, style in styles.items():
         mine = summary[summary[by] == value]
         if len(mine):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._extras import require
+from .._parameters import parameters as of_class
 from .._validation import check_choice
+from ..algorithms import ALGORITHMS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,31 +35,29 @@ MEASURES: dict[str, str] = {
 }
 #: The same for what a history holds beside them.
 PER_ROUND: dict[str, str] = {"objective": "f(x)", "elapsed": "time since the start"}
-#: Parameters that a table may have beside those of the algorithms.
-OF_DATA = (
-    "algorithm",
-    "clients",
-    "data",
-    "partition",
-    "concentration",
-    "objective",
-    "beta",
-    "regularizer",
-    "delta",
-    "stopping",
-    "max_rounds",
-)
+#: Parameters that a table may have beside those of the algorithms, and how they are called on an
+#: axis; the others are called as their fields say.
+OF_DATA: dict[str, str] = {
+    "algorithm": "algorithm",
+    "clients": "clients $m$",
+    "data": "data",
+    "partition": "partition",
+    "concentration": "concentration",
+    "objective": "objective",
+    "beta": r"regulariser $\beta$",
+    "regularizer": "regularizer",
+    "delta": "delta",
+    "stopping": "stopping",
+    "max_rounds": "max rounds",
+}
 #: Pseudo-parameter: the measures of a history, round by round.
 ROUND = "round"
 
 
-def parameters() -> list[str]:
-    """Every parameter that runs may differ in, seed and trial aside."""
-    from ..algorithms import ALGORITHMS
-
-    return list(
-        dict.fromkeys([*OF_DATA, *(f.name for a in ALGORITHMS.values() for f in fields(a))])
-    )
+def parameters() -> dict[str, str]:
+    """Every parameter that runs may differ in, seed and trial aside, and its label."""
+    described = (of_class(cls).values() for cls in ALGORITHMS.values())
+    return {p.name: p.label for of_one in described for p in of_one} | OF_DATA
 
 
 def as_table(table: Any) -> DataFrame:
@@ -133,7 +132,7 @@ def _bootstrap(values: Array, resamples: int = 1000) -> Array:
 INTERVALS = {"quartiles": _quartiles, "bootstrap": _bootstrap}
 
 
-def summarise(
+def summarize(
     table: DataFrame,
     keys: Sequence[str],
     measures: Sequence[str],
@@ -160,7 +159,7 @@ def summarise(
     return pandas.DataFrame(rows, columns=columns)
 
 
-def summarise_rounds(
+def summarize_rounds(
     table: DataFrame,
     histories: Histories,
     keys: Sequence[str],

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tuning._result import TuneResult, TuneTrial
-from ..tuning._space import Axis, Range, is_number
 from ._draw import parameter_label, value_label
 from ._style import MORE_STYLES, STYLES, ink, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ..tuning import TuneResult, TuneTrial
+    from ..tuning._space import Axis
 
 Array = NDArray[np.float64]
 
@@ -54,7 +56,7 @@ def tuning(result: TuneResult, parameters: Sequence[str] | None = None) -> Figur
     ValueError, TypeError
         Naming the argument.
     """
-    if not isinstance(result, TuneResult):
+    if not all(hasattr(result, name) for name in ("importance", "space", "trials")):
         raise TypeError(f"result must be a TuneResult, got {type(result).__name__}")
     if parameters is None:
         parameters = list(result.importance())[:2]
@@ -72,13 +74,12 @@ class _Scale:
 
     def __init__(self, name: str, axis: Axis, trials: Sequence[TuneTrial]) -> None:
         self.name, self.axis = name, axis
-        values = [t.parameters[name] for t in trials]
-        self.numeric = all(map(is_number, values)) and (
-            isinstance(axis, Range) or all(map(is_number, axis.values))
-        )
-        places = values if isinstance(axis, Range) else [*axis.values, *values]
-        self.values = sorted({*places}) if self.numeric else list(dict.fromkeys(places))
-        self.log = self.numeric and isinstance(axis, Range) and axis.log
+        #: The values to choose from, and those of the trials; a range has none of its own.
+        self.choices = list(getattr(axis, "values", ()))
+        values = [*self.choices, *(t.parameters[name] for t in trials)]
+        self.numeric = all(map(_is_number, values))
+        self.values = sorted({*values}) if self.numeric else list(dict.fromkeys(values))
+        self.log = self.numeric and getattr(axis, "log", False)
 
     def places(self, trials: Sequence[TuneTrial]) -> Array:
         """Of trials, in the units of the axis."""
@@ -96,8 +97,8 @@ class _Scale:
     def ends(self) -> tuple[float, float]:
         """The least and the largest place."""
         known = [float(v) for v in self.values] if self.numeric else [0.0, len(self.values) - 1.0]
-        if isinstance(self.axis, Range):
-            known += [self.axis.low, self.axis.high]
+        if not self.choices:
+            known += [self.axis.low, self.axis.high]  # type: ignore[union-attr]
         return min(known), max(known) if max(known) > min(known) else min(known) + 1.0
 
     def spaced(self, count: int) -> Array:
@@ -106,7 +107,7 @@ class _Scale:
 
     def draw(self, axis: Any) -> None:
         """Name, scale and ticks of a matplotlib axis."""
-        margin = 0.02 if isinstance(self.axis, Range) else 0.06
+        margin = 0.06 if self.choices else 0.02
         axis.axes.set(**{f"{axis.axis_name}label": parameter_label(self.name)})
         low, high = self.ends
         if self.log:
@@ -117,9 +118,14 @@ class _Scale:
             room = margin * (high - low)
             limits = low - room, high + room
         axis.axes.set(**{f"{axis.axis_name}lim": limits})
-        if not isinstance(self.axis, Range):
+        if self.choices:
             ticks = self.values if self.numeric else range(len(self.values))
             axis.set_ticks(list(ticks), [value_label(v) for v in self.values])
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value of a parameter has a place on an axis of numbers."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 
 
 def _score_label(result: TuneResult) -> str:

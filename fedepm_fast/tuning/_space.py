@@ -246,8 +246,3 @@ def with_values(
         dataclasses.replace(algorithm, **of_algorithm),
         objective.changed(**of_objective),
     )
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value of a parameter has a place on an axis of numbers."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

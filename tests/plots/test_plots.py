@@ -16,7 +16,7 @@ from problems import small_data
 
 from fedepm_fast import FedEPM, SFedAvg, plots, run
 from fedepm_fast.plots._style import rounds_axis
-from fedepm_fast.plots._tables import INTERVALS, summarise
+from fedepm_fast.plots._tables import INTERVALS, summarize
 from fedepm_fast.privacy.tradeoff import Tradeoff
 
 
@@ -321,8 +321,8 @@ def test_bootstrap_interval_narrows_with_runs():
     assert many[2] - many[0] == pytest.approx(2 * 1.96 * 1.2533 / 50, rel=0.25)
 
 
-def test_summarise():
-    table = summarise(table_of_runs(), ["algorithm", "local_steps"], ["rounds", "snr"])
+def test_summarize():
+    table = summarize(table_of_runs(), ["algorithm", "local_steps"], ["rounds", "snr"])
     row = table.query("algorithm == 'fedepm' and local_steps == 4").set_index("measure")
     assert row.loc["rounds"].tolist()[2:] == [5, 5.0, 7.5, 10.0, 7.5]
     assert row.loc["snr"].tolist()[2:] == [4, -9.25, -8.5, -7.75, -8.5]
