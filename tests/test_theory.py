@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from problems import small_data
@@ -102,9 +104,25 @@ def check_descent(trace):
     assert (trace.left <= trace.right_sharp + rounding).all()
     assert (trace.right_sharp <= trace.right).all()
     np.testing.assert_array_equal(trace.left, np.diff(trace.objective))
-    # The bound says something: with the drift term taken away it does not always hold, and
-    # it is within a factor of the change itself.
-    assert np.isfinite(trace.right_sharp).all()
+
+
+def test_the_sharp_bound_of_the_first_step_is_the_lemmas():
+    """Where every w_i is x, nothing but the step itself bounds the change, and it says descent."""
+    data = small_data()
+    algorithm = FedEPM(local_steps=1, noise="none", preset="text")
+    problem = make_problem(algorithm, data)
+    algorithm = dataclasses.replace(algorithm, mu0=2 * problem.lipschitz().max())
+    trace = theory.descent_lemma(algorithm, data, rounds=1, seed=9)
+    W = run(algorithm, data, rounds=1, seed=9).W
+    moved = np.flatnonzero(np.abs(W).max(axis=1))
+    lam, eta = algorithm.resolve(problem).weights
+    shrunk = np.abs(problem.gradients(np.zeros(W.shape[1]))[moved]) - lam
+    # w = soft(-g, lam) / (eta + nu) from x = 0.
+    nu = shrunk.max(axis=1) / np.abs(W[moved]).max(axis=1) - eta
+    lengths = (W[moved] ** 2).sum(axis=1)
+    bound = -((nu + eta - problem.lipschitz()[moved]) / 2 * lengths).sum()
+    assert trace.right_sharp == pytest.approx([bound], rel=1e-12)
+    assert trace.left[0] <= bound < 0
 
 
 def test_the_trace_is_the_run_itself():

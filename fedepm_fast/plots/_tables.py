@@ -56,8 +56,11 @@ ROUND = "round"
 
 def parameters() -> dict[str, str]:
     """Every parameter that runs may differ in, seed and trial aside, and its label."""
-    described = (of_class(cls).values() for cls in ALGORITHMS.values())
-    return {p.name: p.label for of_one in described for p in of_one} | OF_DATA
+    found = dict(OF_DATA)
+    for cls in ALGORITHMS.values():
+        for name, parameter in of_class(cls).items():
+            found.setdefault(name, parameter.label)
+    return found
 
 
 def as_table(table: Any) -> DataFrame:

@@ -112,7 +112,10 @@ def test_save(results, tmp_path):
 
 
 def test_a_run_without_rounds_can_be_drawn():
-    plots.history([run(FedEPM(), small_data(), rounds=0)])
+    result = run(FedEPM(), small_data(), rounds=0)
+    (line,) = plots.history([result]).axes[0].lines
+    assert line.get_xdata().tolist() == [0]
+    assert line.get_ydata().tolist() == [result.mean_objective]
 
 
 def test_bad_input(results):
