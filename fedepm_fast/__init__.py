@@ -158,9 +158,20 @@ def __getattr__(name: str) -> Any:
     elif name in __all__:
         value = importlib.import_module(f".{name}", __name__)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = _registered(name)
     globals()[name] = value
     return value
+
+
+def _registered(name: str) -> Any:
+    """A loss or an algorithm by the name of its class: a file of its own has no other entry."""
+    import importlib
+
+    for home in ("losses", "algorithms") if name[:1].isupper() else ():
+        value = getattr(importlib.import_module(f".{home}", __name__), name, None)
+        if value is not None:
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -26,18 +26,21 @@ class Registry(Mapping[str, T]):
     package : str
         The package whose modules without underscore define one each, and register it under the
         module's name.
+    without : tuple of str, optional
+        Modules of it that are no such thing.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, without: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self._package = package
+        self._without = without
         self._found: dict[str, T] = {}
         self._files: tuple[str, ...] | None = None
 
     def add(self, name: str, thing: T) -> None:
         """Register `thing`. A name is one thing's; the same definition, run again, replaces it."""
         before = self._found.get(name)
-        if before is None and name in self._built_in():
+        if before is None and name in self.built_in():
             module = f"{self._package}.{name}"
             if getattr(thing, "__module__", module) != module:
                 before = self[name]
@@ -45,29 +48,34 @@ class Registry(Mapping[str, T]):
             raise ValueError(f"{name!r} names another {self.kind}, of {_origin(before)[0]}")
         self._found[name] = thing
 
-    def _built_in(self) -> tuple[str, ...]:
+    def built_in(self) -> tuple[str, ...]:
+        """Names of the built-in ones, in alphabetical order."""
         if self._files is None:
             spec = find_spec(self._package)
             folders = spec.submodule_search_locations if spec else None
+            names = (module.name for module in pkgutil.iter_modules(folders))
             self._files = tuple(
-                sorted(m.name for m in pkgutil.iter_modules(folders) if m.name[0] != "_")
+                sorted(name for name in names if name[0] != "_" and name not in self._without)
             )
         return self._files
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._found and name in self._built_in():
+        if name not in self._found and name in self.built_in():
             importlib.import_module(f"{self._package}.{name}")
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from dict.fromkeys((*self._built_in(), *self._found))
+        yield from dict.fromkeys((*self.built_in(), *self._found))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)  # a list of it would ask for its length
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found or name in self._built_in()
+        return name in self._found or name in self.built_in()
 
 
 def _origin(thing: Any) -> tuple[str, str]:
     return getattr(thing, "__module__", ""), getattr(thing, "__qualname__", repr(thing))
+
+
+LOSSES: Registry[Any] = Registry("objective", "fedepm_fast.losses", without=("scalar",))

@@ -9,7 +9,6 @@ with a loss of `fedepm_fast.losses`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,18 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._validation import check_array, check_choice
-from .losses import (
-    OBJECTIVES,
-    REGULARIZERS,
-    Huber,
-    LeastSquares,
-    Logistic,
-    Multinomial,
-    Objective,
-    SquaredHinge,
-    as_objective,
-)
+from .losses import OBJECTIVES, REGULARIZERS, Objective, as_objective
+from .losses.huber import Huber
+from .losses.least_squares import LeastSquares
+from .losses.logistic import Logistic
+from .losses.multinomial import Multinomial
 from .losses.scalar import ScalarLoss
+from .losses.squared_hinge import SquaredHinge
 
 if TYPE_CHECKING:
     from .data import FederatedData
@@ -200,12 +194,13 @@ class Problem:
         Raises
         ------
         ValueError
-            If the loss is one of your own and has no `curvature`.
+            If nothing bounds the second derivative of the loss: it has no `curvature`.
         """
-        if not self.has_lipschitz:
+        curvature = self.objective.curvature
+        if curvature is None:
             raise ValueError(
-                f"curvature must be given to the loss {self.objective.name!r} for a Lipschitz "
-                "constant"
+                f"curvature is not known of the loss {self.objective.name!r}: nothing bounds its "
+                "second derivative, so there is no Lipschitz constant"
             )
         from scipy.sparse.linalg import svds
 
@@ -216,7 +211,7 @@ class Problem:
                 sigma[i] = svds(a, k=1, return_singular_vectors=False, random_state=0)[0]
             else:
                 sigma[i] = np.linalg.norm(a.toarray() if self.data.is_sparse else a, 2)
-        return self.objective.curvature * sigma**2 / self.data.client_sizes + self.reg_curvature
+        return curvature * sigma**2 / self.data.client_sizes + self.reg_curvature
 
     @property
     def reg_curvature(self) -> Array:
@@ -247,17 +242,18 @@ class Problem:
         x = np.zeros(n) if start is None else check_array("start", start, shape=(n,))
         tolerance = 1e-9
         gradient = self.total_gradient(x)
-        if method == "newton":
-            x, gradient = self._newton(x, gradient)
-        if method == "bfgs" or not np.linalg.norm(gradient) <= tolerance * m:
-            found = minimize(
-                lambda w: (self.total_value(w) / m, self.total_gradient(w) / m),
-                x,
-                jac=True,
-                method="BFGS" if n <= 500 else "L-BFGS-B",
-                options={"gtol": tolerance, "maxiter": 10_000},
-            )
-            x, gradient = self._newton(found.x, self.total_gradient(found.x))
+        with np.errstate(over="ignore", invalid="ignore"):  # at points that a search refuses
+            if method == "newton":
+                x, gradient = self._newton(x, gradient)
+            if method == "bfgs" or not np.linalg.norm(gradient) <= tolerance * m:
+                found = minimize(
+                    lambda w: (self.total_value(w) / m, self.total_gradient(w) / m),
+                    x,
+                    jac=True,
+                    method="BFGS" if n <= 500 else "L-BFGS-B",
+                    options={"gtol": tolerance, "maxiter": 10_000},
+                )
+                x, gradient = self._newton(found.x, self.total_gradient(found.x))
         return Optimum(x, self.total_value(x), float(np.linalg.norm(gradient)))
 
     def _newton(self, x: Array, gradient: Array) -> tuple[Array, Array]:
@@ -298,8 +294,8 @@ class Problem:
 
     def value_at_start(self, start: Array | None) -> float:
         """f at the mean of the clients' parameters at the start, compiled."""
-        if start is None and self.objective.kernel == "logistic":
-            return self.n_clients * math.log(2.0)
+        if start is None and self.objective.at_zero is not None:
+            return self.n_clients * self.objective.at_zero
         n = self.n_parameters
         x = np.zeros(n) if start is None else start.reshape(-1, n).mean(axis=0)
         if isinstance(self.objective, ScalarLoss):  # one kernel less to compile

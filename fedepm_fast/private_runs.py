@@ -29,7 +29,8 @@ from .guarantees import (
     why_known,
     withdrawn,
 )
-from .losses import Huber, LeastSquares, Logistic, Multinomial, SquaredHinge, as_objective
+from .losses import OBJECTIVES, as_objective
+from .losses.multinomial import Multinomial
 from .mechanisms import Mechanism, clipped_data
 from .objectives import Problem
 from .participation import clients_per_round, select
@@ -59,9 +60,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-
-#: What subclasses do is not accounted for, nor what functions of a user's do at any margin.
-_BUILT_IN = (Logistic, LeastSquares, Huber, SquaredHinge, Multinomial)
 
 
 def fresh_seed() -> int:
@@ -95,7 +93,8 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
             "public bounds instead, or declare that public, with public_scaling"
         )
     objective = problem.objective
-    if type(objective) not in _BUILT_IN:
+    # What subclasses do is not accounted for, nor what functions of a user's do at any margin.
+    if type(objective) not in [OBJECTIVES[name] for name in OBJECTIVES.built_in()]:
         raise ValueError(
             f"the objective {objective.name!r} is a loss of your own, "
             f"{type(objective).__name__}, whose gradients nothing bounds: private runs take the "

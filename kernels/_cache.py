@@ -387,5 +387,11 @@ def _store() -> _Store:
     return _Store()
 
 
+def source_digest(module: str) -> str:
+    """A hash of all that the code of a module here depends on; empty without a cache to key."""
+    sources = None if config.DISABLE_JIT else _store().sources
+    return "" if sources is None else sources.digest(module.replace(".", "/") + ".py")
+
+
 if not config.DISABLE_JIT:
     _store()  # read the sources before any kernel module is imported

@@ -26,7 +26,6 @@ from .losses._blocks import LONGEST
 from .losses._blocks import _margins as block_margins
 from .losses._client_rows import ClientRows, aligned
 from .losses._packed import pack
-from .losses._pointwise import pointwise
 from .losses._rows import GROUP, _csr_margins, _dense_margins
 
 
@@ -54,9 +53,9 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
     """
     if not isinstance(rows, ClientRows):
         raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
-    loss = pointwise(rows.loss)
-    if loss.labels == "reals":
-        raise ValueError(f"rows must hold classes, they are packed for {str(rows.loss)!r}")
+    loss = rows.loss
+    if loss.labels not in ("binary", "classes"):
+        raise ValueError(f"rows must hold classes, they are packed for {loss.name!r}")
     points = as_floats("points", points, ndim=2, like=np.empty(0, rows.dtype))
     check_shape("points", points, (len(points), rows.n_parameters))
     check_finite("points", points)

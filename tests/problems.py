@@ -15,7 +15,7 @@ from fedepm_fast.objectives import OBJECTIVES, as_objective
 def small_data(
     m: int = 6, n: int = 5, seed: int = 0, *, task: str = "classification", largest: int = 30
 ) -> FederatedData:
-    """Random clients of 1 to `largest` rows."""
+    """Random clients of 1 to `largest` rows; `task` may be "counts", which are regression too."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, largest + 1, m)
     features = rng.normal(size=(sizes.sum(), n))
@@ -28,9 +28,17 @@ def small_data(
             1
         )
         labels[:3] = (0, 1, 2)[: len(labels)]
+    elif task == "counts":
+        labels = rng.poisson(np.exp(margin.clip(-3, 3)))
     else:
         labels = margin + 0.1 * rng.normal(size=len(margin))
     return FederatedData(features, labels, sizes)
+
+
+def data_for(objective, **options) -> FederatedData:
+    """Such data with labels that a loss takes."""
+    counts = objective.labels == "counts"
+    return small_data(task="counts" if counts else objective.task, **options)
 
 
 def softplus(t, y):
@@ -58,7 +66,7 @@ LOSSES = (*OBJECTIVES, "own_logistic")
 def a_problem(name: str, *, is_sparse: bool = False) -> Problem:
     """Six clients with a loss of `LOSSES`, dense or CSR."""
     objective = own_logistic(beta=0.01) if name == "own_logistic" else as_objective(name, beta=0.01)
-    data = small_data(task=objective.task)
+    data = data_for(objective)
     if is_sparse:
         features = sparse.csr_array(np.where(np.abs(data.features) < 0.5, 0, data.features))
         data = FederatedData(features, data.labels, data.client_sizes)
@@ -68,7 +76,7 @@ def a_problem(name: str, *, is_sparse: bool = False) -> Problem:
 def by_kernels(problem: Problem, i: int, w) -> tuple[float, np.ndarray]:
     """Value and gradient of client i, compiled; what runs compile anyway."""
     rows, gradient = problem.rows, np.empty(len(w))
-    if isinstance(rows.loss, str):
+    if problem.objective.name in OBJECTIVES:
         f, g = losses.values_and_gradients(rows, w, clients=[i], reg=problem.reg)
         return f[0], g[0]
     client, work = losses.client_kernel(rows), losses.workspace(rows)

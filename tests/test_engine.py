@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from problems import small_data
+from problems import data_for, small_data
 from runs import assert_agree, both
 from scipy import sparse
 
@@ -40,7 +40,7 @@ ALGORITHMS = (FedEPM, SFedAvg, SFedProx)
 @pytest.mark.parametrize("name", ["huber", "squared_hinge", "multinomial"])
 def test_objectives(name):
     objective = as_objective(name, beta=0.01, weights=[1, 0, 2, 1, 1])
-    data = small_data(task=objective.task)
+    data = data_for(objective)
     for options in ({"noise": "none", "mu0": 5.0}, {"mu0": 20.0, "epsilon": 5.0}):
         algorithm = FedEPM(step="1", preset="text", lam=0.01, eta=0.5, **options)
         got, want = both(algorithm, data, objective=objective, rounds=25, seed=2)

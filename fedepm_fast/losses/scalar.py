@@ -8,15 +8,16 @@ import keyword
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._validation import check_choice, check_real
-from . import OBJECTIVES, Objective
+from ._base import OBJECTIVES, Array, Objective
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from ..kernels.losses import Loss
+
 Scalar = Callable[[float, float], float]
 
 #: What labels may be, and such as functions are tried with.
@@ -88,8 +89,6 @@ class ScalarLoss(Objective):
     task: str = field(default="regression", kw_only=True)  # type: ignore[misc]
     name: str = field(default="scalar", kw_only=True)  # type: ignore[misc]
 
-    kernel: ClassVar[str | None] = None
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("task", self.task, _LABELS)
@@ -119,14 +118,14 @@ class ScalarLoss(Objective):
 
     @cached_property
     def _functions(self) -> dict[str, Scalar]:
-        from ..kernels.losses._own_loss import function_of
+        from ..kernels.losses._loss import function_of
 
         given = {name: getattr(self, name) for name in ("value", "gradient", "second")}
         return {name: function_of(name, f) for name, f in given.items() if f is not None}
 
     @cached_property
     def _identities(self) -> dict[str, str]:
-        from ..kernels.losses._own_loss import identity_of
+        from ..kernels.losses._loss import identity_of
 
         return {name: identity_of(name, f) for name, f in self._functions.items()}
 
@@ -156,23 +155,31 @@ class ScalarLoss(Objective):
     def _maps(self, name: str) -> Any:
         maps = self.__dict__.setdefault("_compiled", {})
         if name not in maps:
-            from ..kernels.losses._own_kernels import own_map
+            from ..kernels.losses._steps import own_map
 
             maps[name] = own_map(self._functions[name], self._identities[name])
         return maps[name]
 
     @property
-    def has_kernels(self) -> bool:
-        return type(self) is ScalarLoss
+    def labels(self) -> str:  # type: ignore[override]
+        return "binary" if self.task == "classification" else "reals"
+
+    def lanes(self) -> Loss:  # type: ignore[override]
+        return self._loss
 
     @cached_property
-    def packing(self) -> dict[str, Any]:
-        from ..kernels.losses import OwnLoss
+    def _loss(self) -> Loss:
+        from ..kernels.losses._loss import of_numbers
 
-        labels = "binary" if self.task == "classification" else "reals"
+        both = ("value", "gradient")
         functions, identities = self._functions, self._identities
-        both = identities["value"], identities["gradient"]
-        return {"loss": OwnLoss(functions["value"], functions["gradient"], labels, both)}
+        return of_numbers(
+            tuple(functions[k] for k in both), tuple(identities[k] for k in both), self.labels
+        )
+
+    @property
+    def packing(self) -> dict[str, Any]:
+        return {"loss": self._loss}
 
     @property
     def parameters(self) -> dict[str, Any]:

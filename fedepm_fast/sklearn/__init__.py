@@ -14,6 +14,7 @@ scikit-learn's tools around it. Nothing is noisy or private unless `noise` asks 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +24,11 @@ from scipy.special import expit, log_softmax, softmax
 from .._docstrings import inherit_parameters
 from .._extras import require
 from .._validation import check_choice, check_real
-from ..losses import Huber, LeastSquares, Logistic, Multinomial, Objective
+from ..losses import Objective
+from ..losses.huber import Huber
+from ..losses.least_squares import LeastSquares
+from ..losses.logistic import Logistic
+from ..losses.multinomial import Multinomial
 
 require("sklearn", "sklearn", "fedepm_fast.sklearn")
 
@@ -173,6 +178,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         return log_softmax(margins, axis=1)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     """Ridge or Huber regression over clients, by FedEPM.
 
@@ -200,46 +206,8 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     2
     """
 
-    def __init__(
-        self,
-        *,
-        loss: str = "least_squares",
-        delta: float = 1.0,
-        n_clients: int | None = None,
-        beta: float = 1e-3,
-        fit_intercept: bool = True,
-        local_steps: int = 12,
-        participation: float = 1.0,
-        lam: float | None = None,
-        eta: float | None = None,
-        mu0: float | None = None,
-        noise: str = "none",
-        epsilon: float = 0.1,
-        preconditioner: str = "auto",
-        tol: float = 1e-4,
-        max_rounds: int = 2000,
-        warm_start: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clients=n_clients,
-            beta=beta,
-            fit_intercept=fit_intercept,
-            local_steps=local_steps,
-            participation=participation,
-            lam=lam,
-            eta=eta,
-            mu0=mu0,
-            noise=noise,
-            epsilon=epsilon,
-            preconditioner=preconditioner,
-            tol=tol,
-            max_rounds=max_rounds,
-            warm_start=warm_start,
-            random_state=random_state,
-        )
-        self.loss = loss
-        self.delta = delta
+    loss: str = "least_squares"
+    delta: float = 1.0
 
     def fit(self, X: Any, y: Any, clients: ArrayLike | None = None) -> Self:
         """Fit the model.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -128,50 +129,33 @@ def _curvatures(objective: Objective, X: Any, found: Coefficients) -> Array:
     return np.minimum(2 * (p * (1 - p)).max(axis=1), objective.curvature)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FedEPMEstimator(BaseEstimator):
     """Base of the estimators; its parameters are those of `FedEPMClassifier`."""
 
-    coef_: Array
-    intercept_: Any
-    history_: dict[str, Array]
+    n_clients: int | None = None
+    beta: float = 1e-3
+    fit_intercept: bool = True
+    local_steps: int = 12
+    participation: float = 1.0
+    lam: float | None = None
+    eta: float | None = None
+    mu0: float | None = None
+    noise: str = "none"
+    epsilon: float = 0.1
+    preconditioner: str = "auto"
+    tol: float = 1e-4
+    max_rounds: int = 2000
+    warm_start: bool = False
+    random_state: Any = None
 
     #: Default of `eta`, in units of a bound of the Hessian.
     _eta: ClassVar[float] = 1.0
 
-    def __init__(
-        self,
-        *,
-        n_clients: int | None = None,
-        beta: float = 1e-3,
-        fit_intercept: bool = True,
-        local_steps: int = 12,
-        participation: float = 1.0,
-        lam: float | None = None,
-        eta: float | None = None,
-        mu0: float | None = None,
-        noise: str = "none",
-        epsilon: float = 0.1,
-        preconditioner: str = "auto",
-        tol: float = 1e-4,
-        max_rounds: int = 2000,
-        warm_start: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clients = n_clients
-        self.beta = beta
-        self.fit_intercept = fit_intercept
-        self.local_steps = local_steps
-        self.participation = participation
-        self.lam = lam
-        self.eta = eta
-        self.mu0 = mu0
-        self.noise = noise
-        self.epsilon = epsilon
-        self.preconditioner = preconditioner
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.warm_start = warm_start
-        self.random_state = random_state
+    if TYPE_CHECKING:  # of `fit`, and no parameters
+        coef_: Array
+        intercept_: Any
+        history_: dict[str, Array]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

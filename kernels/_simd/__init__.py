@@ -8,9 +8,9 @@ masks. In an operation with a vector a scalar is converted to the vector's eleme
 False for NaN, except ``!=``.
 
 `fma`, `minimum`, `maximum`, `absolute`, `sqrt`, `copysign`, `select`, `round_even`,
-`floor`, `to_bits` and `from_bits` take scalars too, so that one source can serve both.
+`to_bits` and `from_bits` take scalars too, so that one source can serve both.
 
-With ``NUMBA_DISABLE_JIT=1`` every name is its NumPy twin of `_simd_python`.
+With ``NUMBA_DISABLE_JIT=1`` every name is its NumPy twin of `_python`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 from ._arithmetic import (
     absolute,
     copysign,
-    floor,
     fma,
     from_bits,
     maximum,
@@ -28,22 +27,16 @@ from ._arithmetic import (
     scale_by_power,
     sqrt,
     to_bits,
-    to_float,
-    to_int,
     widen,
 )
 from ._lanes import (
     all_true,
     any_true,
     count_true,
-    horizontal_max,
-    horizontal_min,
     horizontal_sum,
     interleave,
     load_transposed,
-    mask_bits,
     select,
-    transpose,
 )
 from ._memory import (
     first_lanes,
@@ -52,16 +45,13 @@ from ._memory import (
     lane,
     lanes,
     load,
-    load_aligned,
     load_as,
-    load_masked,
     load_partial,
     prefetch,
     splat,
     store,
     store_aligned,
     store_as,
-    store_masked,
     store_partial,
     with_lane,
 )
@@ -73,24 +63,18 @@ __all__ = [
     "copysign",
     "count_true",
     "first_lanes",
-    "floor",
     "fma",
     "from_bits",
     "gather",
-    "horizontal_max",
-    "horizontal_min",
     "horizontal_sum",
     "interleave",
     "iota",
     "lane",
     "lanes",
     "load",
-    "load_aligned",
     "load_as",
-    "load_masked",
     "load_partial",
     "load_transposed",
-    "mask_bits",
     "maximum",
     "minimum",
     "narrow",
@@ -103,12 +87,8 @@ __all__ = [
     "store",
     "store_aligned",
     "store_as",
-    "store_masked",
     "store_partial",
     "to_bits",
-    "to_float",
-    "to_int",
-    "transpose",
     "widen",
     "with_lane",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.typing import signature
 
 from ._memory import address_of, lanes_constant, vector_of
@@ -14,7 +14,6 @@ from ._types import (
     MaskType,
     VectorType,
     call_intrinsic,
-    compare,
     is_float,
     llvm_vector,
     operation,
@@ -31,7 +30,7 @@ _I32 = ir.IntType(32)
 
 
 @operation
-def select(typingctx: Any, mask: Any, a: Any, b: Any) -> Any:
+def select(typingctx, mask, a, b):
     """``select(mask, a, b)``: `a` where the mask holds, else `b`, bit for bit.
 
     For a vector, `a` or `b` may be a scalar, converted to the other's element.
@@ -50,7 +49,7 @@ def select(typingctx: Any, mask: Any, a: Any, b: Any) -> Any:
     else:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         left, right = (
             value if kind == result else splat(builder, value, result)
             for kind, value in zip(kinds, args[1:], strict=True)
@@ -60,31 +59,19 @@ def select(typingctx: Any, mask: Any, a: Any, b: Any) -> Any:
     return signature(result, mask, *kinds), codegen
 
 
-def _bits(builder: Any, mask: Any, value: Any) -> Any:
+def _bits(builder, mask, value):
     if not isinstance(mask, MaskType):
         return value
     return builder.bitcast(value, ir.IntType(mask.lanes))
 
 
 @operation
-def mask_bits(typingctx: Any, mask: Any) -> Any:
-    """``mask_bits(mask)``: an integer with bit i set where lane i holds."""
-    if not isinstance(mask, MaskType):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.zext(_bits(builder, mask, args[0]), ir.IntType(64))
-
-    return signature(types.int64, mask), codegen
-
-
-@operation
-def count_true(typingctx: Any, mask: Any) -> Any:
+def count_true(typingctx, mask):
     """``count_true(mask)``: the number of lanes where the mask holds."""
     if not isinstance(mask, MaskType):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         bits = builder.zext(_bits(builder, mask, args[0]), ir.IntType(64))
         return call_intrinsic(builder, "llvm.ctpop.i64", ir.IntType(64), [bits])
 
@@ -92,12 +79,12 @@ def count_true(typingctx: Any, mask: Any) -> Any:
 
 
 @operation
-def any_true(typingctx: Any, mask: Any) -> Any:
+def any_true(typingctx, mask):
     """``any_true(mask)``: whether the mask holds in some lane; scalars as they are."""
     if not isinstance(mask, (MaskType, types.Boolean)):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         bits = _bits(builder, mask, args[0])
         return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 
@@ -105,12 +92,12 @@ def any_true(typingctx: Any, mask: Any) -> Any:
 
 
 @operation
-def all_true(typingctx: Any, mask: Any) -> Any:
+def all_true(typingctx, mask):
     """``all_true(mask)``: whether the mask holds in every lane; scalars as they are."""
     if not isinstance(mask, (MaskType, types.Boolean)):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         bits = _bits(builder, mask, args[0])
         return builder.icmp_unsigned("==", bits, ir.Constant(bits.type, -1))
 
@@ -126,7 +113,7 @@ def _reduce(kind: Any, combine: Callable[..., Any]) -> Any:
     if not isinstance(kind, VectorType):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         value, width = args[0], kind.lanes
         while width > 1:
             width //= 2
@@ -141,35 +128,16 @@ def _reduce(kind: Any, combine: Callable[..., Any]) -> Any:
 
 
 @operation
-def horizontal_sum(typingctx: Any, a: Any) -> Any:
+def horizontal_sum(typingctx, a):
     """``horizontal_sum(a)``: the sum of the lanes, the upper half onto the lower each time.
 
     The order is the same on every machine.
     """
 
-    def add(builder: Any, left: Any, right: Any) -> Any:
+    def add(builder, left, right):
         return (builder.fadd if is_float(a) else builder.add)(left, right)
 
     return _reduce(a, add)
-
-
-def _reduce_extremum(symbol: str, a: Any) -> Any:
-    def pick(builder: Any, left: Any, right: Any) -> Any:
-        return builder.select(compare(builder, a, symbol, left, right), left, right)
-
-    return _reduce(a, pick)
-
-
-@operation
-def horizontal_min(typingctx: Any, a: Any) -> Any:
-    """``horizontal_min(a)``: by `minimum` of halves; unspecified if a lane is NaN."""
-    return _reduce_extremum("<", a)
-
-
-@operation
-def horizontal_max(typingctx: Any, a: Any) -> Any:
-    """``horizontal_max(a)``: by `maximum` of halves; unspecified if a lane is NaN."""
-    return _reduce_extremum(">", a)
 
 
 def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
@@ -193,28 +161,13 @@ def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 @operation
-def transpose(typingctx: Any, rows: Any) -> Any:
-    """``transpose(rows)``: a tuple of as many vectors as lanes, transposed."""
-    if not isinstance(rows, types.UniTuple) or not isinstance(rows.dtype, VectorType):
-        return None
-    if rows.count != rows.dtype.lanes:
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        columns = _transpose(builder, cgutils.unpack_tuple(builder, args[0]))
-        return context.make_tuple(builder, rows, columns)
-
-    return signature(rows, rows), codegen
-
-
-@operation
-def interleave(typingctx: Any, a: Any, b: Any) -> Any:
+def interleave(typingctx, a, b):
     """``interleave(a, b)``: the lanes a0, b0, a1, b1, ... as two vectors."""
     if not isinstance(a, VectorType) or a != b:
         return None
     both = types.UniTuple(a, 2)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         order = [lane + side * a.lanes for lane in range(a.lanes) for side in range(2)]
         halves = order[: a.lanes], order[a.lanes :]
         picks = (ir.Constant(ir.VectorType(_I32, a.lanes), half) for half in halves)
@@ -225,7 +178,7 @@ def interleave(typingctx: Any, a: Any, b: Any) -> Any:
 
 
 @operation
-def load_transposed(typingctx: Any, array: Any, index: Any, stride: Any) -> Any:
+def load_transposed(typingctx, array, index, stride):
     """``load_transposed(array, i, stride)``: a square block of an array, column by column.
 
     Row r of the block starts at flat index ``i + r * stride``; the result is a tuple
@@ -236,7 +189,7 @@ def load_transposed(typingctx: Any, array: Any, index: Any, stride: Any) -> Any:
         return None
     columns = types.UniTuple(vector, vector.lanes)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         where, rows = args[1], []
         for _ in range(vector.lanes):
             address = address_of(context, builder, array, args[0], where, lanes_constant(vector))

@@ -30,9 +30,7 @@ def vector_of(array: Any, *, writable: bool = False) -> VectorType | None:
     return None if writable and not array.mutable else VECTORS[array.dtype]
 
 
-def address_of(
-    context: Any, builder: Any, kind: Any, array: Any, index: Any, count: Any = None
-) -> Any:
+def address_of(context, builder, kind, array, index, count=None):
     """The address of element `index`, counted flat, of a C-contiguous array.
 
     With bounds checking on, `count` elements from there must lie within the array.
@@ -56,26 +54,26 @@ def lanes_constant(kind: VectorType) -> ir.Constant:
     return ir.Constant(ir.IntType(64), kind.lanes)
 
 
-def _load(typingctx: Any, array: Any, index: Any, align: int) -> Any:
+def _load(array, index):
     vector = vector_of(array)
     if vector is None or not isinstance(index, types.Integer):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         count = lanes_constant(vector)
         address = address_of(context, builder, array, args[0], args[1], count)
         pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
-        return builder.load(pointer, align=align or vector.element.bitwidth // 8)
+        return builder.load(pointer, align=vector.element.bitwidth // 8)
 
     return signature(vector, array, types.intp), codegen
 
 
-def _store(typingctx: Any, array: Any, index: Any, value: Any, align: int) -> Any:
+def _store(array, index, value, align=0):
     vector = vector_of(array, writable=True)
     if vector is None or value != vector or not isinstance(index, types.Integer):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         count = lanes_constant(vector)
         address = address_of(context, builder, array, args[0], args[1], count)
         pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
@@ -86,13 +84,13 @@ def _store(typingctx: Any, array: Any, index: Any, value: Any, align: int) -> An
 
 
 @operation
-def load(typingctx: Any, array: Any, index: Any) -> Any:
+def load(typingctx, array, index):
     """``load(array, i)``: the vector at flat index `i` of a C-contiguous array."""
-    return _load(typingctx, array, index, 0)
+    return _load(array, index)
 
 
 @operation
-def load_as(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+def load_as(typingctx, array, index, like):
     """``load_as(array, i, like)``: as many numbers as a vector of the array `like` holds.
 
     They are converted to it: float64 from float32, which is exact, or either from itself.
@@ -101,12 +99,12 @@ def load_as(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
     if vector is None or not isinstance(index, types.Integer):
         return None
     if given == vector:
-        same = _load(typingctx, array, index, 0)
+        same = _load(array, index)
         return signature(vector, array, types.intp, like), same[1]
     if given != VECTORS[types.float32] or vector != VECTORS[types.float64]:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         count = lanes_constant(vector)
         address = address_of(context, builder, array, args[0], args[1], count)
         half = ir.VectorType(ir.FloatType(), vector.lanes)
@@ -117,15 +115,15 @@ def load_as(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
 
 
 @operation
-def store_as(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+def store_as(typingctx, array, index, value):
     """``store_as(array, i, v)``: `store`, rounding float64 to the float32 of an array."""
     given = vector_of(array, writable=True)
     if given == value:
-        return _store(typingctx, array, index, value, 0)
+        return _store(array, index, value)
     if given != VECTORS[types.float32] or value != VECTORS[types.float64]:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         count = lanes_constant(value)
         address = address_of(context, builder, array, args[0], args[1], count)
         half = ir.VectorType(ir.FloatType(), value.lanes)
@@ -137,24 +135,18 @@ def store_as(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @operation
-def load_aligned(typingctx: Any, array: Any, index: Any) -> Any:
-    """Like `load` from an address that is a multiple of 64 (else undefined)."""
-    return _load(typingctx, array, index, 64)
-
-
-@operation
-def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+def store(typingctx, array, index, value):
     """``store(array, i, v)``: write `v` at flat index `i` of a C-contiguous array."""
-    return _store(typingctx, array, index, value, 0)
+    return _store(array, index, value)
 
 
 @operation
-def store_aligned(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+def store_aligned(typingctx, array, index, value):
     """Like `store` to an address that is a multiple of 64 (else undefined)."""
-    return _store(typingctx, array, index, value, 64)
+    return _store(array, index, value, 64)
 
 
-def _masked_load(builder: Any, vector: Any, address: Any, mask: Any, fill: Any) -> Any:
+def _masked_load(builder, vector, address, mask, fill):
     result = llvm_vector(vector)
     pointer = builder.bitcast(address, result.as_pointer())
     align = ir.Constant(_I32, vector.element.bitwidth // 8)
@@ -162,14 +154,14 @@ def _masked_load(builder: Any, vector: Any, address: Any, mask: Any, fill: Any) 
     return call_intrinsic(builder, name, result, [pointer, align, mask, fill])
 
 
-def _masked_store(builder: Any, vector: Any, address: Any, mask: Any, value: Any) -> None:
+def _masked_store(builder, vector, address, mask, value):
     pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
     align = ir.Constant(_I32, vector.element.bitwidth // 8)
     name = f"llvm.masked.store.{suffix(vector)}.p0"
     call_intrinsic(builder, name, ir.VoidType(), [value, pointer, align, mask])
 
 
-def _clamped(builder: Any, vector: Any, count: Any) -> Any:
+def _clamped(builder, vector, count):
     """`count`, at least 0 and at most the number of lanes."""
     limit = ir.Constant(count.type, vector.lanes)
     count = builder.select(builder.icmp_signed("<", count, limit), count, limit)
@@ -177,7 +169,7 @@ def _clamped(builder: Any, vector: Any, count: Any) -> Any:
     return builder.select(builder.icmp_signed(">", count, zero), count, zero)
 
 
-def _first_lanes(builder: Any, vector: Any, count: Any) -> Any:
+def _first_lanes(builder, vector, count):
     """The mask of the lanes below `count`, a 64-bit integer."""
     narrow = ir.VectorType(_I32, vector.lanes)
     numbers = ir.Constant(narrow, list(range(vector.lanes)))
@@ -190,7 +182,7 @@ def _first_lanes(builder: Any, vector: Any, count: Any) -> Any:
 
 
 @operation
-def load_partial(typingctx: Any, array: Any, index: Any, count: Any, fill: Any) -> Any:
+def load_partial(typingctx, array, index, count, fill):
     """``load_partial(array, i, count, fill)``: `load` of the first `count` lanes.
 
     Memory beyond them is not touched; the other lanes hold the scalar `fill`.
@@ -199,7 +191,7 @@ def load_partial(typingctx: Any, array: Any, index: Any, count: Any, fill: Any) 
     if vector is None or not isinstance(fill, (types.Integer, types.Float)):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         some = _clamped(builder, vector, args[2])
         address = address_of(context, builder, array, args[0], args[1], some)
         mask = _first_lanes(builder, vector, args[2])
@@ -209,13 +201,13 @@ def load_partial(typingctx: Any, array: Any, index: Any, count: Any, fill: Any) 
 
 
 @operation
-def store_partial(typingctx: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
+def store_partial(typingctx, array, index, value, count):
     """``store_partial(array, i, v, count)``: `store` of the first `count` lanes."""
     vector = vector_of(array, writable=True)
     if vector is None or value != vector:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         some = _clamped(builder, vector, args[3])
         address = address_of(context, builder, array, args[0], args[1], some)
         mask = _first_lanes(builder, vector, args[3])
@@ -226,38 +218,7 @@ def store_partial(typingctx: Any, array: Any, index: Any, value: Any, count: Any
 
 
 @operation
-def load_masked(typingctx: Any, array: Any, index: Any, mask: Any, other: Any) -> Any:
-    """``load_masked(array, i, mask, fill)``: `load` of the masked lanes, else scalar `fill`."""
-    vector = vector_of(array)
-    if vector is None or mask != MaskType(vector.lanes):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address = address_of(context, builder, array, args[0], args[1])
-        return _masked_load(
-            builder, vector, address, args[2], splat_value(builder, args[3], vector)
-        )
-
-    return signature(vector, array, types.intp, mask, vector.element), codegen
-
-
-@operation
-def store_masked(typingctx: Any, array: Any, index: Any, value: Any, mask: Any) -> Any:
-    """``store_masked(array, i, v, mask)``: `store` of the masked lanes; others stay."""
-    vector = vector_of(array, writable=True)
-    if vector is None or value != vector or mask != MaskType(vector.lanes):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address = address_of(context, builder, array, args[0], args[1])
-        _masked_store(builder, vector, address, args[3], args[2])
-        return context.get_dummy_value()
-
-    return signature(types.none, array, types.intp, vector, mask), codegen
-
-
-@operation
-def gather(typingctx: Any, array: Any, index: Any) -> Any:
+def gather(typingctx, array, index):
     """``gather(array, indices)``: elements at the flat indices in an integer vector.
 
     Scalar loads, which are no slower than the gather instruction on most processors;
@@ -267,7 +228,7 @@ def gather(typingctx: Any, array: Any, index: Any) -> Any:
     if vector is None or not is_int(index) or index.lanes != vector.lanes:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         result: ir.Value = ir.Constant(llvm_vector(vector), ir.Undefined)
         extend = builder.sext if index.element.signed else builder.zext
         for lane in range(vector.lanes):
@@ -284,12 +245,12 @@ def gather(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @operation
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+def prefetch(typingctx, array, index):
     """``prefetch(array, i)``: ask for the cache line of flat index `i`, in or out of bounds."""
     if vector_of(array) is None:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         address = builder.bitcast(
             address_of(context, builder, array, *args), ir.IntType(8).as_pointer()
         )
@@ -305,7 +266,7 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 # ---------------------------------------------------------------------------------
 
 
-def _vector_like(like: Any) -> VectorType | None:
+def _vector_like(like):
     if isinstance(like, VectorType):
         return like
     if isinstance(like, types.Array):
@@ -314,7 +275,7 @@ def _vector_like(like: Any) -> VectorType | None:
 
 
 @operation
-def splat(typingctx: Any, like: Any, value: Any) -> Any:
+def splat(typingctx, like, value):
     """``splat(like, x)``: the scalar `x` in each lane, converted to the element of `like`.
 
     `like` is a vector, an array or a scalar; only its type counts.
@@ -323,70 +284,70 @@ def splat(typingctx: Any, like: Any, value: Any) -> Any:
     if vector is None or not isinstance(value, (types.Integer, types.Float, types.Boolean)):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         return splat_value(builder, args[1], vector)
 
     return signature(vector, like, vector.element), codegen
 
 
 @operation
-def lanes(typingctx: Any, like: Any) -> Any:
+def lanes(typingctx, like):
     """``lanes(like)``: 8 or 16, a constant; `like` as for `splat`."""
     vector = _vector_like(like)
     if vector is None:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         return context.get_constant(types.intp, vector.lanes)
 
     return signature(types.intp, like), codegen
 
 
 @operation
-def iota(typingctx: Any, like: Any) -> Any:
+def iota(typingctx, like):
     """``iota(like)``: 0, 1, 2, ... in the lanes; `like` as for `splat`."""
     vector = _vector_like(like)
     if vector is None:
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         return ir.Constant(llvm_vector(vector), list(range(vector.lanes)))
 
     return signature(vector, like), codegen
 
 
 @operation
-def lane(typingctx: Any, value: Any, index: Any) -> Any:
+def lane(typingctx, value, index):
     """``lane(v, i)``: the value in lane `i`."""
     if not isinstance(value, VectorType):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         return builder.extract_element(args[0], builder.trunc(args[1], _I32))
 
     return signature(value.element, value, types.intp), codegen
 
 
 @operation
-def with_lane(typingctx: Any, value: Any, index: Any, scalar: Any) -> Any:
+def with_lane(typingctx, value, index, scalar):
     """``with_lane(v, i, x)``: `v` with lane `i` replaced by `x`."""
     if not isinstance(value, VectorType):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         return builder.insert_element(args[0], args[2], builder.trunc(args[1], _I32))
 
     return signature(value, value, types.intp, value.element), codegen
 
 
 @operation
-def first_lanes(typingctx: Any, like: Any, count: Any) -> Any:
+def first_lanes(typingctx, like, count):
     """``first_lanes(like, count)``: the mask of the lanes below `count`."""
     vector = _vector_like(like)
     if vector is None or not isinstance(count, types.Integer):
         return None
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         return _first_lanes(builder, vector, args[1])
 
     return signature(MaskType(vector.lanes), like, types.intp), codegen

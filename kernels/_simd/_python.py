@@ -67,7 +67,7 @@ def _flat(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1)
 
 
-def _dtype(like: Any) -> np.dtype:
+def _dtype(like):
     return like.data.dtype if isinstance(like, Vector) else np.asarray(like).dtype
 
 
@@ -85,7 +85,7 @@ def _window(array: np.ndarray, index: int, count: int | None = None) -> np.ndarr
     return flat[index:end]
 
 
-def _unwrap(value: Any) -> Any:
+def _unwrap(value):
     return value.data if isinstance(value, Vector) else value
 
 
@@ -106,7 +106,6 @@ def store(array: np.ndarray, index: int, value: Vector) -> None:
     _window(array, index)[:] = value.data
 
 
-load_aligned = load
 store_aligned = store
 
 
@@ -130,16 +129,6 @@ def store_partial(array: np.ndarray, index: int, value: Vector, count: int) -> N
     _window(array, index, count)[:] = value.data[:count]
 
 
-def load_masked(array: np.ndarray, index: int, mask: Vector, fill: Any) -> Vector:
-    result = np.full(_count(array.dtype), fill, array.dtype)
-    result[mask.data] = _flat(array)[index + np.flatnonzero(mask.data)]
-    return Vector(result)
-
-
-def store_masked(array: np.ndarray, index: int, value: Vector, mask: Vector) -> None:
-    _flat(array)[index + np.flatnonzero(mask.data)] = value.data[mask.data]
-
-
 def gather(array: np.ndarray, index: Vector) -> Vector:
     return Vector(_flat(array)[index.data])
 
@@ -148,16 +137,16 @@ def prefetch(array: np.ndarray, index: int) -> None:
     pass
 
 
-def splat(like: Any, value: Any) -> Vector:
+def splat(like, value):
     dtype = _dtype(like)
     return Vector(np.full(_count(dtype), value, dtype))
 
 
-def lanes(like: Any) -> int:
+def lanes(like):
     return _count(_dtype(like))
 
 
-def iota(like: Any) -> Vector:
+def iota(like):
     dtype = _dtype(like)
     return Vector(np.arange(_count(dtype)).astype(dtype))
 
@@ -176,64 +165,48 @@ def first_lanes(like: Any, count: int) -> Vector:
     return Vector(np.arange(lanes(like)) < count)
 
 
-def fma(a: Any, b: Any, c: Any) -> Any:
+def fma(a, b, c):
     return _apply(lambda x, y, z: x * y + z, a, b, c)
 
 
-def absolute(a: Any) -> Any:
+def absolute(a):
     return _apply(np.abs, a)
 
 
-def sqrt(a: Any) -> Any:
+def sqrt(a):
     return _apply(np.sqrt, a)
 
 
-def copysign(a: Any, b: Any) -> Any:
+def copysign(a, b):
     return _apply(np.copysign, a, b)
 
 
-def minimum(a: Any, b: Any) -> Any:
+def minimum(a, b):
     return select(a < b, a, b)
 
 
-def maximum(a: Any, b: Any) -> Any:
+def maximum(a, b):
     return select(a > b, a, b)
 
 
-def round_even(a: Any) -> Any:
+def round_even(a):
     return _apply(np.rint, a)
 
 
-def floor(a: Any) -> Any:
-    return _apply(np.floor, a)
-
-
-def scale_by_power(a: Any, exponent: Any) -> Any:
+def scale_by_power(a, exponent):
     return _apply(lambda x, n: np.ldexp(x, np.nan_to_num(n).astype(np.int32)), a, exponent)
 
 
-def to_bits(a: Any) -> Any:
+def to_bits(a):
     return _apply(lambda x: x.view(np.int64 if x.dtype.itemsize == 8 else np.int32), _scalar(a))
 
 
-def from_bits(a: Any) -> Any:
+def from_bits(a):
     return _apply(lambda x: x.view(np.float64 if x.dtype.itemsize == 8 else np.float32), _scalar(a))
 
 
-def _scalar(a: Any) -> Any:
+def _scalar(a):
     return a if isinstance(a, Vector) else np.asarray(a)[()]
-
-
-def to_float(a: Vector) -> Vector:
-    return Vector(a.data.astype(np.float64 if a.data.itemsize == 8 else np.float32))
-
-
-def to_int(a: Vector) -> Vector:
-    target = np.int64 if a.data.itemsize == 8 else np.int32
-    limits = np.iinfo(target)
-    whole = [0 if x != x else x for x in a.data.tolist()]
-    clipped = [int(min(max(x, limits.min), limits.max)) for x in whole]
-    return Vector(np.array(clipped, target))
 
 
 def widen(a: Vector) -> tuple[Vector, Vector]:
@@ -246,7 +219,7 @@ def narrow(low: Vector, high: Vector) -> Vector:
         return Vector(np.concatenate((low.data, high.data)).astype(np.float32))
 
 
-def select(mask: Any, a: Any, b: Any) -> Any:
+def select(mask, a, b):
     if not isinstance(mask, Vector):
         return a if mask else b
     vector = a if isinstance(a, Vector) else b
@@ -255,19 +228,15 @@ def select(mask: Any, a: Any, b: Any) -> Any:
     return Vector(np.where(mask.data, left, right))
 
 
-def mask_bits(mask: Vector) -> int:
-    return sum(1 << i for i in np.flatnonzero(mask.data).tolist())
-
-
 def count_true(mask: Vector) -> int:
     return int(mask.data.sum())
 
 
-def any_true(mask: Any) -> bool:
+def any_true(mask):
     return bool(np.any(_unwrap(mask)))
 
 
-def all_true(mask: Any) -> bool:
+def all_true(mask):
     return bool(np.all(_unwrap(mask)))
 
 
@@ -284,23 +253,11 @@ def horizontal_sum(a: Vector) -> Any:
     return _reduce(a, operator.add)
 
 
-def horizontal_min(a: Vector) -> Any:
-    return _reduce(a, lambda x, y: np.where(x < y, x, y))
-
-
-def horizontal_max(a: Vector) -> Any:
-    return _reduce(a, lambda x, y: np.where(x > y, x, y))
-
-
-def transpose(rows: tuple[Vector, ...]) -> tuple[Vector, ...]:
-    square = np.stack([row.data for row in rows])
-    return tuple(Vector(column.copy()) for column in square.T)
-
-
 def interleave(a: Vector, b: Vector) -> tuple[Vector, Vector]:
     low, high = np.split(np.stack([a.data, b.data], axis=1).reshape(-1), 2)
     return Vector(low.copy()), Vector(high.copy())
 
 
 def load_transposed(array: np.ndarray, index: int, stride: int) -> tuple[Vector, ...]:
-    return transpose(tuple(load(array, index + r * stride) for r in range(lanes(array))))
+    square = np.stack([load(array, index + r * stride).data for r in range(lanes(array))])
+    return tuple(Vector(column.copy()) for column in square.T)

@@ -29,7 +29,7 @@ VECTOR_BYTES = 64
 class VectorType(types.Type):
     """`lanes` values of a Numba number type."""
 
-    def __init__(self, element: Any) -> None:
+    def __init__(self, element):
         self.element: Any = element
         self.lanes: int = VECTOR_BYTES * 8 // element.bitwidth
         super().__init__(name=f"{element}x{self.lanes}")
@@ -55,7 +55,7 @@ _ELEMENTS = (
 VECTORS = {element: VectorType(element) for element in _ELEMENTS}
 
 
-def llvm_element(element: Any) -> ir.Type:
+def llvm_element(element):
     """The LLVM type of one lane."""
     if element == types.boolean:
         return ir.IntType(1)
@@ -66,7 +66,7 @@ def llvm_element(element: Any) -> ir.Type:
     return ir.IntType(element.bitwidth)
 
 
-def llvm_vector(kind: Any) -> ir.VectorType:
+def llvm_vector(kind):
     """The LLVM type of a `VectorType` or `MaskType`."""
     return ir.VectorType(llvm_element(kind.element), kind.lanes)
 
@@ -74,16 +74,16 @@ def llvm_vector(kind: Any) -> ir.VectorType:
 @register_default(VectorType)
 @register_default(MaskType)
 class _VectorModel(PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Any) -> None:
+    def __init__(self, dmm, fe_type):
         super().__init__(dmm, fe_type, llvm_vector(fe_type))
 
 
-def is_float(kind: Any) -> bool:
+def is_float(kind):
     """Whether `kind` is a vector of floating-point lanes."""
     return isinstance(kind, VectorType) and isinstance(kind.element, types.Float)
 
 
-def is_int(kind: Any) -> bool:
+def is_int(kind):
     """Whether `kind` is a vector of integer lanes."""
     return isinstance(kind, VectorType) and isinstance(kind.element, types.Integer)
 
@@ -98,19 +98,19 @@ def splat(builder: Any, value: ir.Value, kind: Any) -> ir.Value:
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), first)
 
 
-def is_floating(kind: Any) -> bool:
+def is_floating(kind):
     """Whether `kind` is a floating-point vector or scalar."""
     return is_float(kind) or isinstance(kind, types.Float)
 
 
-def llvm_type(kind: Any) -> ir.Type:
+def llvm_type(kind):
     """The LLVM type of a vector, mask or scalar."""
     if isinstance(kind, (VectorType, MaskType)):
         return llvm_vector(kind)
     return llvm_element(kind)
 
 
-def constant(kind: Any, value: Any) -> ir.Constant:
+def constant(kind, value):
     """`value` in every lane of a vector, or as a scalar."""
     if isinstance(kind, VectorType):
         return ir.Constant(llvm_vector(kind), [value] * kind.lanes)
@@ -147,7 +147,7 @@ def call_intrinsic(builder: Any, name: str, result: ir.Type, arguments: list[ir.
     return builder.call(function, arguments)
 
 
-def suffix(kind: Any) -> str:
+def suffix(kind):
     """The name of a type within LLVM's intrinsics: ``v8f64``, ``f32``, ..."""
     element: Any = getattr(kind, "element", kind)
     lanes = f"v{kind.lanes}" if isinstance(kind, (VectorType, MaskType)) else ""
@@ -177,7 +177,7 @@ def _operands(args: tuple[Any, ...], accepted: Any) -> tuple[Any, Any] | None:
     return tuple(a if a == vector else vector.element for a in args)  # type: ignore[return-value]
 
 
-def _register(op: Any, accepted: Any, result: Any, emit: Any) -> None:
+def _register(op, accepted, result, emit):
     """Give `op` a meaning for two vectors, and for a vector and a scalar."""
 
     def generic(self: Any, args: Any, kws: Any) -> Any:
@@ -190,7 +190,7 @@ def _register(op: Any, accepted: Any, result: Any, emit: Any) -> None:
     template = type(f"Vector_{op.__name__}", (AbstractTemplate,), {"generic": generic})
     infer_global(op)(template)
 
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def lower(context, builder, sig, args):
         vector = next(a for a in sig.args if isinstance(a, VectorType))
         left, right = (
             value if isinstance(kind, VectorType) else splat(builder, value, vector)
@@ -204,13 +204,13 @@ def _register(op: Any, accepted: Any, result: Any, emit: Any) -> None:
 
 
 def _either(float_name: str, int_name: str) -> Any:
-    def emit(builder: Any, kind: Any, left: Any, right: Any) -> Any:
+    def emit(builder, kind, left, right):
         return getattr(builder, float_name if is_float(kind) else int_name)(left, right)
 
     return emit
 
 
-def _shift_right(builder: Any, kind: Any, left: Any, right: Any) -> Any:
+def _shift_right(builder, kind, left, right):
     return (builder.ashr if kind.element.signed else builder.lshr)(left, right)
 
 
@@ -218,15 +218,15 @@ def _comparison(symbol: str) -> Any:
     return lambda builder, kind, left, right: compare(builder, kind, symbol, left, right)
 
 
-def _same(kind: Any) -> Any:
+def _same(kind):
     return kind
 
 
-def _mask(kind: Any) -> Any:
+def _mask(kind):
     return MaskType(kind.lanes)
 
 
-def _any_vector(kind: Any) -> bool:
+def _any_vector(kind):
     return True
 
 
@@ -264,7 +264,7 @@ def _register_mask(op: Any, name: str) -> None:
     infer_global(op)(type(f"Mask_{name}", (AbstractTemplate,), {"generic": generic}))
 
     @lower_builtin(op, MaskType, MaskType)
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def lower(context, builder, sig, args):
         return getattr(builder, name)(*args)
 
 
@@ -279,18 +279,18 @@ for _op, _name in (
     _register_mask(_op, _name)
 
 
-def _register_unary(op: Any, accepted: Any, emit: Any, kind: Any) -> None:
+def _register_unary(op, accepted, emit, kind):
     def generic(self: Any, args: Any, kws: Any) -> Any:
         return signature(args[0], args[0]) if len(args) == 1 and accepted(args[0]) else None
 
     infer_global(op)(type(f"Vector_{op.__name__}", (AbstractTemplate,), {"generic": generic}))
 
     @lower_builtin(op, kind)
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def lower(context, builder, sig, args):
         return emit(builder, sig.args[0], args[0])
 
 
-def _negate(builder: Any, kind: Any, value: Any) -> Any:
+def _negate(builder, kind, value):
     return builder.fneg(value) if is_float(kind) else builder.neg(value)
 
 

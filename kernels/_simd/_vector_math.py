@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
 
 import numpy as np
 from numba.core import types
@@ -20,7 +19,7 @@ from ._types import MaskType, VectorType
 _SCALARS = (types.Float, types.Integer)
 
 
-def _of_one(function: Any, *names: Any) -> None:
+def _of_one(function, *names):
     def typed(x):
         return (lambda x: function(x)) if isinstance(x, VectorType) else None
 
@@ -28,7 +27,7 @@ def _of_one(function: Any, *names: Any) -> None:
         overload(name)(typed)
 
 
-def _of_two(function: Any, *names: Any) -> None:
+def _of_two(function, *names):
     # Either of them gives its second operand where one is NaN: NaN must not get lost.
     def typed(a, b):
         if isinstance(a, VectorType) and isinstance(b, VectorType):

@@ -4,9 +4,8 @@
 
     f_i(w) = (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2
 
-with the losses of logistic regression, least squares, Huber, the squared hinge, and, with a
-margin for each class, multinomial logistic regression; `pack` has their formulas, and
-`scalar_loss` makes others of two functions of your own.
+with the losses of `fedepm_fast.losses` by their names, or others: `scalar_loss` makes them of two
+functions of numbers, and `lanes.lane_loss` of a step on vectors.
 `pack` arranges the rows of all clients once, for one loss; `values`, `gradients` and
 `values_and_gradients` evaluate them, at one point or at a point for each client.
 `client_kernel` gives the compiled function of one client for use in compiled code.
@@ -16,8 +15,9 @@ Results do not depend on the number of threads or on which clients are asked for
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,14 +42,14 @@ from ._client_rows import (
     aligned,
     read_only,
 )
-from ._clients import ClientKernels, client_kernels
-from ._own_loss import OwnLoss, scalar_loss
-from ._packed import narrow_table, pack
-from ._pointwise import POINTWISE, pointwise
+from ._clients import client_kernels
+from ._loss import Loss, scalar_loss
+from ._packed import NAMED_IN, narrow_table, pack
 
 __all__ = [
     "ClientRows",
     "DenseRows",
+    "Loss",
     "NarrowTable",
     "OwnLoss",
     "PackedRows",
@@ -63,6 +63,8 @@ __all__ = [
     "values_and_gradients",
     "workspace",
 ]
+
+OwnLoss = Loss
 
 #: Stored numbers below which one thread is faster than waking others.
 _PARALLEL_FROM = 1 << 21
@@ -181,6 +183,17 @@ def values_and_gradients(
     return _evaluate(rows, x, clients, reg, first, second, threads, want=True)
 
 
+class _Asked(NamedTuple):
+    """Which clients' objectives are asked for, and where."""
+
+    rows: ClientRows
+    clients: NDArray[np.int64]
+    points: NDArray[Any]
+    reg: NDArray[Any]
+    want: bool
+    """Whether gradients are, too."""
+
+
 def _evaluate(
     rows: ClientRows,
     x: ArrayLike,
@@ -196,39 +209,32 @@ def _evaluate(
     m, n, dtype = rows.n_clients, rows.n_parameters, rows.dtype
     points = _check_points(x, m, n, dtype)
     chosen = _check_clients(clients, m)
-    weights = _check_reg(reg, m, dtype)
+    asked = _Asked(rows, chosen, points, _check_reg(reg, m, dtype), want)
     count = thread_count(threads)
     f = output("out", out_values, (chosen.size,), dtype, points)
     if want:
         g = output("out", out_gradients, (chosen.size, n), dtype, points)
     else:
         g = np.empty((1, n), dtype)
-    kernels = client_kernels(rows.layout, rows.loss)
     if count == 1 or rows.entries[chosen].sum() < _PARALLEL_FROM:
-        work = aligned((rows.work_size,), dtype)
-        kernels.selected(rows.arrays, chosen, points, weights, want, f, g, work)
+        _serial(asked, f, g)
     else:
         with in_threads(count):
-            _parallel(kernels, rows, chosen, points, weights, want, f, g, count)
-    if not (np.isfinite(f).all() and (not want or np.isfinite(g).all())):
-        _rescaled(kernels, rows, chosen, points, weights, want, f, g)
+            _parallel(asked, f, g, count)
+    if rows.loss.quadratic:
+        _rescaled(asked, f, g)
     return f, g
 
 
-def _rescaled(
-    kernels: ClientKernels,
-    rows: ClientRows,
-    chosen: NDArray[np.int64],
-    points: NDArray[Any],
-    weights: NDArray[Any],
-    want: bool,
-    f: NDArray[Any],
-    g: NDArray[Any],
-) -> None:
+def _serial(asked: _Asked, f: NDArray[Any], g: NDArray[Any]) -> None:
+    rows, *where = asked
+    work = aligned((rows.work_size,), rows.dtype)
+    client_kernels(rows.layout, rows.loss).selected(rows.arrays, *where, f, g, work)
+
+
+def _rescaled(asked: _Asked, f: NDArray[Any], g: NDArray[Any]) -> None:
     """Clients whose sums or products overflow, of a loss that scales: by a power of two less."""
-    loss = pointwise(rows.loss)
-    if not loss.quadratic:
-        return
+    rows, want = asked.rows, asked.want
     for power in _POWERS[rows.dtype.itemsize]:
         wrong = ~np.isfinite(f)
         if want:
@@ -238,32 +244,24 @@ def _rescaled(
         unit = rows.dtype.type(2.0**-power)
         constants = rows.constants.copy()
         constants[0] *= unit
-        small = replace(
-            rows, targets=read_only(rows.targets * unit), constants=read_only(constants)
+        targets = read_only(rows.targets * unit)
+        small = asked._replace(
+            rows=replace(rows, targets=targets, constants=read_only(constants)),
+            clients=asked.clients[wrong],
+            points=asked.points * unit,
         )
-        clients = chosen[wrong]
-        values = np.empty(clients.size, rows.dtype)
-        slopes = np.empty((clients.size if want else 1, rows.n_parameters), rows.dtype)
-        work = aligned((rows.work_size,), rows.dtype)
-        kernels.selected(small.arrays, clients, points * unit, weights, want, values, slopes, work)
+        values = np.empty(small.clients.size, rows.dtype)
+        slopes = np.empty((values.size if want else 1, rows.n_parameters), rows.dtype)
+        _serial(small, values, slopes)
         with np.errstate(over="ignore"):  # of the result itself
             f[wrong] = values / unit / unit
             if want:
                 g[wrong] = slopes / unit
 
 
-def _parallel(
-    kernels: ClientKernels,
-    rows: ClientRows,
-    chosen: NDArray[np.int64],
-    points: NDArray[Any],
-    weights: NDArray[Any],
-    want: bool,
-    f: NDArray[Any],
-    g: NDArray[Any],
-    count: int,
-) -> None:
+def _parallel(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> None:
     """Chunks of clients, shared out by their entries."""
+    rows, chosen, points, reg, want = asked
     chunks, entries = rows.chunks, rows.entries
     items = np.stack((np.repeat(np.arange(chosen.size), chunks[chosen]),) * 2, axis=1)
     first = np.cumsum(chunks[chosen]) - chunks[chosen]
@@ -274,12 +272,12 @@ def _parallel(
     sums = np.empty(len(items), rows.dtype)
     parts = np.empty((len(items) if want else 1, rows.n_parameters), rows.dtype)
     work = aligned((count, -(-rows.work_size // 16) * 16), rows.dtype)
-    kernels.selected_parallel(
-        rows.arrays, chosen, points, weights, want, f, g, work, items, shares, sums, parts
+    client_kernels(rows.layout, rows.loss).selected_parallel(
+        rows.arrays, chosen, points, reg, want, f, g, work, items, shares, sums, parts
     )
 
 
-def _check_rows(rows: Any) -> None:
+def _check_rows(rows):
     if not isinstance(rows, ClientRows):
         raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
 
@@ -322,7 +320,7 @@ def _writable(array: NDArray[Any]) -> NDArray[Any]:
 @warms
 def _warm() -> None:
     for dtype in (np.float64, np.float32):
-        for loss in POINTWISE:
+        for loss in importlib.import_module(NAMED_IN).OBJECTIVES:
             # 0.1 is no float32 number, 1.0 is.
             for entry in (0.1, 1.0) if dtype == np.float64 else (1.0,):
                 rows = pack(np.full((1, 1), entry, dtype), [0], [1], loss=loss)

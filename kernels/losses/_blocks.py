@@ -25,7 +25,8 @@ from .._simd import (
     store,
     store_partial,
 )
-from ._pointwise import Pointwise, hide
+from ._loss import Loss
+from ._steps import hide, steps_of
 
 #: Blocks a chunk; the partial sums of chunks are added in order.
 CHUNK = 1024
@@ -35,26 +36,26 @@ GROUP, LONGEST = 16, 24
 _SETTLED = 64
 
 
-def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
+def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
     ``rows = (blocks, targets, starts, sizes, scale, constants)``, see `PackedRows`.
     """
-    step, settle, folds, count_outputs = loss.step, loss.settle, loss.folds, loss.outputs
-    no_margin, no_target = loss.no_margin, loss.no_target
+    step, settle, count_outputs = steps_of(loss)
+    folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
     single = loss.labels != "classes"  # a call in a loop would count references
 
     @device
-    def size(rows: Any, i: Any) -> Any:
+    def size(rows, i):
         return rows[3][i]
 
     @device
-    def count(rows: Any, i: Any) -> Any:
+    def count(rows, i):
         starts = rows[2]
         return (starts[i + 1] - starts[i] + (CHUNK - 1)) // CHUNK
 
     @device
-    def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
+    def chunk(rows, i, c, w, want, gradient, work):
         blocks, targets, starts, sizes, scale, constants = rows
         width, n, outputs = lanes(work), scale.size, count_outputs(constants)
         end = starts[i + 1]
@@ -103,9 +104,7 @@ def block_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
 
 
 @device
-def _margins(
-    blocks: Any, block: Any, group: Any, w: Any, first: Any, scale: Any, work: Any, at: Any
-) -> None:
+def _margins(blocks, block, group, w, first, scale, work, at):
     """Dot products of the rows of `group` blocks with w from `first` on, to `work` at `at`."""
     n, width = scale.size, lanes(work)
     size = n * width
@@ -146,7 +145,7 @@ def _margins(
 
 
 @device
-def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any, at: Any, sums: Any) -> None:
+def _accumulate(blocks, block, group, n, work, at, sums):
     """Add the rows of `group` blocks, times the residuals in `work` at `at`, to those at `sums`."""
     width = lanes(work)
     size = n * width
@@ -180,7 +179,7 @@ def _accumulate(blocks: Any, block: Any, group: Any, n: Any, work: Any, at: Any,
 
 
 @device
-def _add_lanes(work: Any, sums: Any, scale: Any, gradient: Any, start: Any) -> None:
+def _add_lanes(work, sums, scale, gradient, start):
     """The sums at `sums` over their lanes, times the scale, to the gradient from `start` on."""
     n, width = scale.size, lanes(work)
     for j in range(0, n, width):
@@ -190,7 +189,7 @@ def _add_lanes(work: Any, sums: Any, scale: Any, gradient: Any, start: Any) -> N
 
 
 @device
-def _tree_sum(v: Any, width: Any) -> Any:
+def _tree_sum(v, width):
     """The sum of a tuple of 8 or 16 vectors."""
     low = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))
     if width == 8:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _blocks as _losses_blocks
 from . import _rows as _losses_rows
-from ._own_loss import OwnLoss
+from ._loss import Loss
 
 VECTOR_BYTES = 64
 
@@ -39,8 +39,7 @@ class NarrowTable:
 class ClientRows:
     """Rows of m clients, arranged for one loss; made by `pack`. Its arrays are read-only."""
 
-    loss: str | OwnLoss
-    """Name of the loss, or one of `losses.scalar_loss`."""
+    loss: Loss
     client_sizes: NDArray[np.int64]
     """Rows of each client, d_i, shape (m,)."""
     n_features: int

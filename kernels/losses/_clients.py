@@ -20,7 +20,7 @@ from numba import prange
 from .._jit import device, kernel, parallel_kernel
 from .._simd import fma, horizontal_sum, lanes, load, load_partial, splat, store, store_partial
 from ._blocks import block_layout
-from ._pointwise import pointwise
+from ._loss import Loss
 from ._rows import csr_layout, dense_layout
 
 
@@ -37,12 +37,12 @@ _LAYOUTS = {"blocks": block_layout, "dense": dense_layout, "csr": csr_layout}
 
 
 @functools.cache
-def client_kernels(layout: str, loss: Any) -> ClientKernels:
+def client_kernels(layout: str, loss: Loss) -> ClientKernels:
     """The kernels of a layout, ``"blocks"``, ``"dense"`` or ``"csr"``, and a loss."""
-    size, count, chunk = _LAYOUTS[layout](pointwise(loss))
+    size, count, chunk = _LAYOUTS[layout](loss)
 
     @device
-    def objective(rows: Any, i: Any, w: Any, reg: Any, want: Any, gradient: Any, work: Any) -> Any:
+    def objective(rows, i, w, reg, want, gradient, work):
         n = w.size
         padded = (n + lanes(w) - 1) // lanes(w) * lanes(w)
         spare, rest = work[:n], work[padded:]
@@ -56,20 +56,11 @@ def client_kernels(layout: str, loss: Any) -> ClientKernels:
 
     # `selected` does not call it, which would compile it for both.
     @kernel
-    def client(rows: Any, i: Any, w: Any, reg: Any, want: Any, gradient: Any, work: Any) -> Any:
+    def client(rows, i, w, reg, want, gradient, work):
         return objective(rows, i, w, reg, want, gradient, work)
 
     @kernel
-    def selected(
-        rows: Any,
-        clients: Any,
-        points: Any,
-        reg: Any,
-        want: Any,
-        values: Any,
-        gradients: Any,
-        work: Any,
-    ) -> None:
+    def selected(rows, clients, points, reg, want, values, gradients, work):
         for k in range(clients.size):
             i = clients[k]
             w = points[i if points.shape[0] > 1 else 0]
@@ -78,19 +69,8 @@ def client_kernels(layout: str, loss: Any) -> ClientKernels:
 
     @parallel_kernel
     def selected_parallel(
-        rows: Any,
-        clients: Any,
-        points: Any,
-        reg: Any,
-        want: Any,
-        values: Any,
-        gradients: Any,
-        work: Any,
-        items: Any,
-        shares: Any,
-        sums: Any,
-        parts: Any,
-    ) -> None:
+        rows, clients, points, reg, want, values, gradients, work, items, shares, sums, parts
+    ):
         for t in prange(shares.size - 1):
             first, last = shares[t], shares[t + 1]
             _share(rows, clients, points, want, work[t], items, first, last, sums, parts)
@@ -110,18 +90,7 @@ def client_kernels(layout: str, loss: Any) -> ClientKernels:
             values[k] = _finish(total, size(rows, i), w, reg[i], rows[-1], want, gradient)
 
     @kernel
-    def _share(
-        rows: Any,
-        clients: Any,
-        points: Any,
-        want: Any,
-        work: Any,
-        items: Any,
-        first: Any,
-        last: Any,
-        sums: Any,
-        parts: Any,
-    ) -> None:
+    def _share(rows, clients, points, want, work, items, first, last, sums, parts):
         for item in range(first, last):
             i = clients[items[item, 0]]
             w = points[i if points.shape[0] > 1 else 0]
@@ -132,15 +101,13 @@ def client_kernels(layout: str, loss: Any) -> ClientKernels:
 
 
 @device
-def _add(gradient: Any, part: Any) -> None:
+def _add(gradient, part):
     for j in range(gradient.size):
         gradient[j] += part[j]
 
 
 @device
-def _finish(
-    total: Any, size: Any, w: Any, reg: Any, constants: Any, want: Any, gradient: Any
-) -> Any:
+def _finish(total, size, w, reg, constants, want, gradient):
     """From sums over the rows to the objective and, in place, its gradient."""
     n, width = w.size, lanes(w)
     scale = w.dtype.type(1) / w.dtype.type(size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,8 @@ from .._boundary import (
     cast,
     check_finite,
     check_shape,
-    integer,
-    real,
 )
+from .._labels import check_labels
 from ._client_rows import (
     VECTOR_BYTES,
     ClientRows,
@@ -29,10 +29,12 @@ from ._client_rows import (
     read_only,
     whole,
 )
-from ._own_loss import OwnLoss
+from ._loss import Loss
 from ._packing import fill_blocks, fill_narrow_blocks
-from ._pointwise import POINTWISE, pointwise
+from ._steps import steps_of
 
+#: Where losses have names. It is asked when a loss is given by its name, and not before.
+NAMED_IN = "fedepm_fast.losses"
 #: Coordinates up to which dense rows are packed in blocks.
 _BLOCKS_UP_TO = 128
 #: Rows that are looked at before a whole table is tried in float32.
@@ -76,13 +78,12 @@ def pack(
     labels: ArrayLike,
     client_sizes: ArrayLike,
     *,
-    loss: str | OwnLoss = "logistic",
-    delta: float | None = None,
-    classes: int | None = None,
+    loss: str | Loss = "logistic",
     weights: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     rows: ArrayLike | None = None,
     checked: bool = False,
+    **parameters: Any,
 ) -> ClientRows:
     """Arrange rows for the kernels of this module, once for any number of evaluations.
 
@@ -92,20 +93,14 @@ def pack(
         The rows, client after client. Anything with ``data``, ``indices``, ``indptr`` and
         ``shape`` counts as compressed sparse rows.
     labels : array_like of shape (d,)
-        0 or 1 for the logistic loss and the squared hinge, 0 to K - 1 for the multinomial
-        loss, any numbers for least squares and the Huber loss; for one of your own what it says.
+        Such as the loss takes.
     client_sizes : array_like of int, shape (m,)
         Rows of each client, at least 1.
-    loss : {"logistic", "least_squares", "huber", "squared_hinge", "multinomial"} or OwnLoss
-        Of the margin t = <a, w> and the label b: softplus(t) - b*t; (t - b)^2 / 2; r^2 / 2 for
-        r = abs(t - b) up to delta, delta * (r - delta/2) beyond; max(0, 1 - (2b - 1)*t)^2; the
-        cross entropy of the softmax of K margins, with w the coefficients of class 0, then
-        those of class 1, and so on, ``coefficients.ravel()`` of shape (K, n). `scalar_loss`
-        makes one of functions of your own.
-    delta : float, optional
-        For the Huber loss; 1 by default.
-    classes : int, optional
-        For the multinomial loss, K, at least 2; by default the largest label plus 1.
+    loss : str or Loss
+        The name of a loss of `fedepm_fast.losses`, which has their formulas; or one of
+        `scalar_loss` or `lanes.lane_loss`. The multinomial loss has K margins, and w is the
+        coefficients of class 0, then those of class 1, and so on, ``coefficients.ravel()`` of shape
+        (K, n).
     weights : array_like of shape (n,), optional
         Weights of the columns in the regulariser, ``reg_i/2 * sum_j weights_j * w_j^2``, at
         least 0; 1 by default. Those of the multinomial loss are the same for every class.
@@ -117,6 +112,9 @@ def pack(
     checked : bool
         Whether entries and labels are known to be finite and fit for the loss; they are not
         tested then.
+    **parameters
+        Those of a loss that has a name, such as ``delta`` for Huber or ``classes`` for the
+        multinomial one; the `parameter` of a step otherwise, 0 by default.
 
     Returns
     -------
@@ -130,8 +128,6 @@ def pack(
         Naming the argument: NaN or inf, labels that are not the loss's, a parameter that it
         has not, an empty client, sizes that do not add up to d, indices out of range.
     """
-    if not isinstance(loss, OwnLoss) and loss not in POINTWISE:
-        raise ValueError(f"loss must be one of {', '.join(map(repr, POINTWISE))}, got {loss!r}")
     if dtype is not None and np.dtype(dtype) not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {np.dtype(dtype)}")
     sparse = all(hasattr(features, name) for name in ("indptr", "indices", "data", "shape"))
@@ -158,15 +154,17 @@ def pack(
     order = _check_rows(rows, shape[0], sparse)
     d = shape[0] if rows is None else order.size
     sizes = _check_sizes(client_sizes, d)
-    b = _check_labels(labels, d, loss, checked)
-    parameter = _check_parameter(loss, b, delta=delta, classes=classes)
-    of = pointwise(loss)
+    b = as_floats("labels", labels, ndim=1)
+    check_shape("labels", b, (d,))
+    if not checked:
+        check_finite("labels", b)
+    of, parameter = _loss(loss, b, checked, parameters)
     outputs = int(parameter) if of.labels == "classes" else 1
     target = cast("labels", 1 - 2 * b if of.folds else b, kind)
     columns = cast("weights", _check_weights(weights, shape[1]), kind)
     constants = np.append(np.array(parameter, kind), np.tile(columns, outputs))
     sizes, target, constants = map(read_only, (sizes, target, constants))
-    common = loss, sizes, shape[1], target, constants
+    common = of, sizes, shape[1], target, constants
     if sparse:
         indices, indptr = _check_structure(features, data.size, shape)
         if not np.isfinite(data).all():
@@ -233,42 +231,19 @@ def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
     return sizes
 
 
-def _check_labels(labels: ArrayLike, d: int, loss: Any, checked: bool) -> NDArray[Any]:
-    b = as_floats("labels", labels, ndim=1)
-    check_shape("labels", b, (d,))
+def _loss(
+    loss: str | Loss, labels: NDArray[Any], checked: bool, parameters: dict[str, Any]
+) -> tuple[Loss, float]:
+    """A loss for these labels and its parameter."""
+    if isinstance(loss, str):
+        found = importlib.import_module(NAMED_IN).packing(loss, labels, **parameters)
+        return found["loss"], found["parameter"]
+    for name in parameters.keys() - {"parameter"}:
+        raise ValueError(f"{name} is not a parameter of the {loss} loss")
     if not checked:
-        check_finite("labels", b)
-    kind = pointwise(loss).labels
-    if checked or kind == "reals":
-        return b
-    if kind == "binary":
-        wrong, allowed = (b != 0) & (b != 1), "0 or 1"
-    else:
-        # Up to there float32 holds every whole number.
-        wrong, allowed = (b != np.floor(b)) | (b < 0) | (b >= 2**24), "whole numbers from 0"
-    if wrong.any():
-        at = int(np.flatnonzero(wrong)[0])
-        raise ValueError(f"labels must be {allowed} for the {loss} loss, got {b[at]} at index {at}")
-    return b
-
-
-def _check_parameter(loss: Any, labels: NDArray[Any], **given: Any) -> float:
-    """The loss's parameter; one that belongs to another loss is refused."""
-    own = pointwise(loss).parameter
-    for name, value in given.items():
-        if value is not None and name != own:
-            raise ValueError(f"{name} is not a parameter of the {loss} loss")
-    if own == "classes":
-        least = int(labels.max()) + 1
-        if given[own] is None:
-            return max(least, 2)
-        classes = integer("classes", given[own], low=2, high=2**24)
-        if classes < least:
-            raise ValueError(f"labels must be below classes = {classes}, got {least - 1}")
-        return classes
-    if own is None or given[own] is None:
-        return pointwise(loss).default
-    return real(own, given[own], low=0.0, open_low=True)
+        check_labels(loss.labels, labels, f"the {loss} loss")
+    steps_of(loss)  # functions whose globals have changed are refused now
+    return loss, parameters.get("parameter", 0.0)
 
 
 def _check_weights(weights: ArrayLike | None, n: int) -> NDArray[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._jit import device, kernel
 from .._simd import lanes, load_as, load_partial, load_transposed, prefetch, store, store_as
 
@@ -11,12 +9,12 @@ from .._simd import lanes, load_as, load_partial, load_transposed, prefetch, sto
 _AHEAD = 24
 
 
-def _fill(load_numbers: Any) -> Any:
+def _fill(load_numbers):
     @kernel
     def fill(
-        table: Any, rows: Any, target: Any, sizes: Any, starts: Any, folds: Any,
-        blocks: Any, targets: Any, memory: Any,
-    ) -> None:  # fmt: skip
+        table, rows, target, sizes, starts, folds,
+        blocks, targets, memory
+    ):  # fmt: skip
         n, width = blocks.shape[1], lanes(memory)
         stride, padded = table.shape[1], memory.shape[1]
         ordered, d = rows.size == 0, target.size
@@ -52,12 +50,12 @@ def _fill(load_numbers: Any) -> Any:
 
 
 @device
-def _some(table: Any, index: Any, count: Any, memory: Any) -> Any:
+def _some(table, index, count, memory):
     return load_partial(table, index, count, 0.0)
 
 
 @device
-def _converted(table: Any, index: Any, count: Any, memory: Any) -> Any:
+def _converted(table, index, count, memory):
     return load_as(table, index, memory)
 
 

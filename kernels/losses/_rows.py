@@ -26,7 +26,8 @@ from .._simd import (
     store,
     store_partial,
 )
-from ._pointwise import Pointwise, hide
+from ._loss import Loss
+from ._steps import hide, steps_of
 
 #: Rows a chunk; the partial sums of chunks are added in order.
 CHUNK = 8192
@@ -36,7 +37,7 @@ GROUP = 64
 _SETTLED = 64
 
 
-def dense_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
+def dense_layout(loss: Loss) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
     ``rows = (features, targets, offsets, constants)``, see `DenseRows`.
@@ -44,7 +45,7 @@ def dense_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
     return _layout(loss, _dense_group, _dense_margins, _dense_gradient)
 
 
-def csr_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
+def csr_layout(loss: Loss) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
     ``rows = (data, indices, indptr, targets, offsets, constants)``, see `SparseRows`.
@@ -52,21 +53,21 @@ def csr_layout(loss: Pointwise) -> tuple[Any, Any, Any]:
     return _layout(loss, _csr_group, _csr_margins, _csr_gradient)
 
 
-def _layout(loss: Pointwise, group_size: Any, margins: Any, add_gradient: Any) -> Any:
-    step, settle, folds, count_outputs = loss.step, loss.settle, loss.folds, loss.outputs
-    no_margin, no_target = loss.no_margin, loss.no_target
+def _layout(loss: Loss, group_size: Any, margins: Any, add_gradient: Any) -> Any:
+    step, settle, count_outputs = steps_of(loss)
+    folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
 
     @device
-    def size(rows: Any, i: Any) -> Any:
+    def size(rows, i):
         offsets = rows[-2]
         return offsets[i + 1] - offsets[i]
 
     @device
-    def count(rows: Any, i: Any) -> Any:
+    def count(rows, i):
         return (size(rows, i) + (CHUNK - 1)) // CHUNK
 
     @device
-    def chunk(rows: Any, i: Any, c: Any, w: Any, want: Any, gradient: Any, work: Any) -> Any:
+    def chunk(rows, i, c, w, want, gradient, work):
         targets, offsets, constants = rows[-3], rows[-2], rows[-1]
         width, outputs = lanes(work), count_outputs(constants)
         n = w.size // outputs
@@ -106,7 +107,7 @@ def _layout(loss: Pointwise, group_size: Any, margins: Any, add_gradient: Any) -
 
 
 @device
-def _dense_group(rows: Any) -> Any:
+def _dense_group(rows):
     """Rows, a multiple of 8, that take half of a first-level cache, or 8."""
     features = rows[0]
     entries = 384 * lanes(features)
@@ -114,7 +115,7 @@ def _dense_group(rows: Any) -> Any:
 
 
 @device
-def _load_eight(features: Any, k: Any, n: Any) -> Any:
+def _load_eight(features, k, n):
     """Vectors at flat index k and, n apart, in the seven rows that follow."""
     return (
         load(features, k),
@@ -129,7 +130,7 @@ def _load_eight(features: Any, k: Any, n: Any) -> Any:
 
 
 @device
-def _prefetch_eight(features: Any, k: Any, n: Any) -> None:
+def _prefetch_eight(features, k, n):
     """Ask for eight vectors, n apart, of rows that come later."""
     prefetch(features, k)
     prefetch(features, k + n)
@@ -142,7 +143,7 @@ def _prefetch_eight(features: Any, k: Any, n: Any) -> None:
 
 
 @device
-def _load_eight_partial(features: Any, k: Any, n: Any, held: Any) -> Any:
+def _load_eight_partial(features, k, n, held):
     return (
         load_partial(features, k, held, 0.0),
         load_partial(features, k + n, held, 0.0),
@@ -156,7 +157,7 @@ def _load_eight_partial(features: Any, k: Any, n: Any, held: Any) -> Any:
 
 
 @device
-def _fma_eight(a: Any, x: Any, s: Any) -> Any:
+def _fma_eight(a, x, s):
     return (
         fma(a[0], x, s[0]),
         fma(a[1], x, s[1]),
@@ -170,7 +171,7 @@ def _fma_eight(a: Any, x: Any, s: Any) -> Any:
 
 
 @device
-def _combine_eight(a: Any, r: Any) -> Any:
+def _combine_eight(a, r):
     """The sum of eight rows' vectors, each times its residual."""
     even = fma(a[6], r[6], fma(a[4], r[4], fma(a[2], r[2], a[0] * r[0])))
     odd = fma(a[7], r[7], fma(a[5], r[5], fma(a[3], r[3], a[1] * r[1])))
@@ -178,9 +179,7 @@ def _combine_eight(a: Any, r: Any) -> Any:
 
 
 @device
-def _dense_margins(
-    rows: Any, first: Any, group: Any, n: Any, w: Any, start: Any, work: Any, at: Any
-) -> None:
+def _dense_margins(rows, first, group, n, w, start, work, at):
     features = rows[0]
     width = lanes(w)
     whole = n // width * width
@@ -214,9 +213,7 @@ def _dense_margins(
 
 
 @device
-def _dense_gradient(
-    rows: Any, first: Any, group: Any, n: Any, work: Any, at: Any, gradient: Any, start: Any
-) -> None:
+def _dense_gradient(rows, first, group, n, work, at, gradient, start):
     features = rows[0]
     width = lanes(gradient)
     whole = n // width * width
@@ -262,14 +259,12 @@ _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @device
-def _csr_group(rows: Any) -> Any:
+def _csr_group(rows):
     return GROUP
 
 
 @device
-def _csr_margins(
-    rows: Any, first: Any, group: Any, n: Any, w: Any, start: Any, work: Any, at: Any
-) -> None:
+def _csr_margins(rows, first, group, n, w, start, work, at):
     w = w[start : start + n]
     data, indices, indptr = rows[0], rows[1], rows[2]
     for r in range(group):
@@ -285,9 +280,7 @@ def _csr_margins(
 
 
 @device
-def _csr_gradient(
-    rows: Any, first: Any, group: Any, n: Any, work: Any, at: Any, gradient: Any, start: Any
-) -> None:
+def _csr_gradient(rows, first, group, n, work, at, gradient, start):
     gradient = gradient[start : start + n]
     data, indices, indptr = rows[0], rows[1], rows[2]
     for r in range(group):

@@ -156,7 +156,7 @@ def test_a_specification_of_a_loss_with_a_parameter():
         ({"trials = 3": "seed = -1"}, "seed must be an integer from 0"),
         ({"trials = 3": "trials = "}, "Invalid value (at line 2, column 10)"),
         ({"trials = 3": "beta = -1"}, "beta must be a finite number"),
-        ({"trials = 3": "objective = 'hinge'"}, "objective must be one of 'logistic'"),
+        ({"trials = 3": "objective = 'hinge'"}, "objective must be one of 'huber'"),
         ({"trials = 3": "stopping = 'never'"}, "stopping must be one of 'released'"),
         ({"trials = 3": "stopping = {rule = 'text', tolerance = 1}"},
          "key 'tolerance' is unknown, those of the stopping rule 'text' are gradient_tolerance"),

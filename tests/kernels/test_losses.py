@@ -380,23 +380,23 @@ def test_bad_points_and_clients(rng):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"loss": "hinge"}, ValueError, "loss must be one of 'logistic', 'least_squares'"),
-        ({"labels": [0, 2, 1]}, ValueError, "labels must be 0 or 1 for the logistic loss, got 2"),
-        ({"delta": 1.0}, ValueError, "delta is not a parameter of the logistic loss"),
+        ({"loss": "hinge"}, ValueError, "loss must be one of 'huber', 'least_squares', 'logistic'"),
         (
-            {"loss": "huber", "delta": 0.0},
+            {"labels": [0, 2, 1]},
             ValueError,
-            r"delta must be .* in \(0, inf\), got 0",
+            "labels must be 0 or 1 for the logistic objective, got 2",
         ),
+        ({"delta": 1.0}, ValueError, "delta is not a parameter of the objective 'logistic'"),
+        ({"loss": "huber", "delta": 0.0}, ValueError, r"delta must be .* in \(0, inf\), got 0"),
         (
             {"loss": "huber", "classes": 2},
             ValueError,
-            "classes is not a parameter of the huber loss",
+            "classes is not a parameter of the objective 'huber'",
         ),
         (
             {"loss": "multinomial", "labels": [0, 1.5, 2]},
             ValueError,
-            "labels must be whole numbers from 0 for the multinomial loss, got 1.5 at index 1",
+            "labels must be whole numbers from 0 for the multinomial objective, got 1.5 at index 1",
         ),
         (
             {"loss": "multinomial", "labels": [0, 1, 2], "classes": 2},
@@ -406,7 +406,7 @@ def test_bad_points_and_clients(rng):
         (
             {"loss": "squared_hinge", "labels": [0, 2, 1]},
             ValueError,
-            "0 or 1 for the squared_hinge",
+            "0 or 1 for the squared_hinge objective",
         ),
         ({"weights": [1.0]}, ValueError, r"weights must have shape \(2,\)"),
         ({"weights": [1.0, -1.0]}, ValueError, "weights must be at least 0, got -1"),

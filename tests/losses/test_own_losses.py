@@ -26,8 +26,8 @@ from fedepm_fast import (
 from fedepm_fast.kernels import losses
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.kernels._simd import horizontal_sum, lanes, load, splat
-from fedepm_fast.kernels.losses._own_identity import own_identity
-from fedepm_fast.kernels.losses._own_kernels import _takes_vectors, own_device, pointwise_of
+from fedepm_fast.kernels.losses._identity import own_identity
+from fedepm_fast.kernels.losses._steps import _takes_vectors, own_device, steps_of
 from fedepm_fast.privacy import LaplaceMechanism
 
 DELTA = 0.75
@@ -112,7 +112,7 @@ def test_no_row_no_call(rng):
     slopes = np.where(np.arange(16) < 11, np.exp(margins) - labels, 0.0)
     for loss in (poisson, by_rows):
         work = margins.copy()
-        total = _steps(pointwise_of(loss).step)(work, labels)
+        total = _steps(steps_of(loss)[0])(work, labels)
         assert total == pytest.approx(value, rel=1e-14)
         np.testing.assert_allclose(work, slopes, rtol=1e-13, atol=0)
 
@@ -144,7 +144,7 @@ def test_what_works_on_vectors():
 def test_nan_stays():
     loss = losses.scalar_loss(lambda t, y: max(t, 0.0), lambda t, y: max(0.0, min(1.0, t)))
     work = np.array([np.nan, -1.0, 2.0, 0.5, 3.0, 0.25, 0.0, 1.0])
-    assert np.isnan(_steps(pointwise_of(loss).step)(work, np.zeros(8)))
+    assert np.isnan(_steps(steps_of(loss)[0])(work, np.zeros(8)))
     np.testing.assert_array_equal(work, [np.nan, 0, 1, 0.5, 1, 0.25, 0, 1])
 
 
@@ -171,7 +171,7 @@ def test_theory_and_optimum():
     given = square(second=lambda t, y: 1.0, curvature=1)
     assert given.second_derivative(x, x).tolist() == [1.0] * 5
     data = FederatedData(np.eye(2), [1.0, 2.0], [1, 1])
-    with pytest.raises(ValueError, match="curvature must be given to the loss 'scalar'"):
+    with pytest.raises(ValueError, match="curvature is not known of the loss 'scalar'"):
         Problem(data, square()).lipschitz()
     with pytest.warns(match="a larger penalty parameter mu0 makes the local steps stable"):
         far = FedEPM(mu0=1e-9, noise="none")

@@ -18,7 +18,7 @@ import pytest
 from commands import ROOT, fedepm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import own_logistic, small_data
+from problems import data_for, own_logistic, small_data
 
 from fedepm_fast import (
     DivergenceWarning,
@@ -207,7 +207,7 @@ def test_the_compiled_engine_gives_the_scores_of_the_reference():
     ],
 )
 def test_other_algorithms_and_objectives(objective, algorithm):
-    data = small_data(task=objective.task)
+    data = data_for(objective)
     result = small_tune(algorithm, data, objective=objective, space=None, over="records", trials=3)
     assert result.score <= result.default.score
     expected = {"learning_rate", "local_steps", "beta"} | (

@@ -1,7 +1,7 @@
-"""Functions of the user's as the kernels call them.
+"""The functions of a loss as the kernels call them, compiled into the kernels with their options.
 
-They are compiled anew with the options of the kernels, into them. Where they are made of arithmetic
-and what `_vector_math` has, they work on whole vectors, and otherwise on one lane after the other.
+Functions of numbers that are made of arithmetic and what `_vector_math` has work on whole vectors,
+others on one lane after the other.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from .._simd import (
     with_lane,
 )
 from .._simd._types import VECTORS
-from ._own_identity import own_identity
-from ._own_loss import OwnLoss
-from ._pointwise import Pointwise, _keep, _one
+from ._identity import own_identity
+from ._loss import Loss
 
 
 def own_device(function: Any, identity: str) -> Any:
@@ -62,7 +61,7 @@ def _own_map(hashed: _Hashed) -> Any:
     function = own_device(hashed.function, hashed.identity)
 
     @kernel
-    def mapped(t: Any, y: Any, out: Any) -> None:
+    def mapped(t, y, out):
         for i in range(out.size):
             out[i] = function(t[i], y[i])
 
@@ -70,22 +69,65 @@ def _own_map(hashed: _Hashed) -> Any:
 
 
 @functools.cache
-def pointwise_of(loss: OwnLoss) -> Pointwise:
-    """The loss, for the factories of kernels."""
-    functions = zip((loss.value, loss.gradient), loss.identities, strict=True)
-    value, gradient = (_of_vectors(own_device(f, identity)) for f, identity in functions)
+def steps_of(loss: Loss) -> Any:
+    """The device functions `step`, `settle` and `outputs` of a loss, for the factories of kernels.
+
+    The margins of as many rows as a vector has lanes stand in an array `work`, the k-th margins at
+    ``at + k * stride``. ``total, product = step(work, at, stride, outputs, target, parameter,
+    total, product)`` replaces them by the derivatives of the loss and adds the losses to the sums;
+    ``total = settle(total, product)`` moves what `product` holds into `total`, after which
+    `product` starts at zero; ``outputs(constants)`` is the number of margins of a row.
+    """
+    pairs = zip(loss.functions, loss.identities, strict=True)
+    functions = [own_device(function, identity) for function, identity in pairs]
+    if loss.scalar:
+        return _of_numbers(*map(_of_vectors, functions)), _keep, _one
+    step, settle = functions if len(functions) == 2 else (*functions, _keep)
+    return (step, settle, _classes) if loss.labels == "classes" else (_single(step), settle, _one)
+
+
+@device
+def hide(work, at, stride, outputs, held, no_margin):
+    """Replace the margins outside the mask `held` by such as add nothing."""
+    store(work, at, select(held, load(work, at), no_margin))
+    for k in range(1, outputs):
+        j = at + k * stride
+        store(work, j, select(held, load(work, j), -np.inf))
+
+
+@device
+def _keep(total, product):
+    return total
+
+
+@device
+def _one(constants):
+    return 1
+
+
+@device
+def _classes(constants):
+    return int(constants[0])
+
+
+def _single(function):
+    """The step of ``residual, total, product = function(margin, target, parameter, ...)``."""
 
     @device
-    def step(
-        work: Any,
-        at: Any,
-        stride: Any,
-        outputs: Any,
-        target: Any,
-        parameter: Any,
-        total: Any,
-        product: Any,
-    ) -> Any:
+    def step(work, at, stride, outputs, target, parameter, total, product):
+        margin = load(work, at)
+        residual, total, product = function(margin, target, parameter, total, product)
+        store(work, at, residual)
+        return total, product
+
+    return step
+
+
+def _of_numbers(value, gradient):
+    """The step of functions of vectors that know no row where there is none."""
+
+    @device
+    def step(work, at, stride, outputs, target, parameter, total, product):
         # Where there is no row the label is NaN: the first row, which there always is, stands
         # in, for the functions may not be defined elsewhere.
         held, zero = target == target, splat(work, 0.0)
@@ -94,21 +136,21 @@ def pointwise_of(loss: OwnLoss) -> Pointwise:
         store(work, at, select(held, gradient(work, margin, label), zero))
         return total + select(held, value(work, margin, label), zero), product
 
-    return Pointwise(step, _keep, _one, no_target=np.nan, labels=loss.labels)
+    return step
 
 
-def _of_vectors(function: Any) -> Any:
+def _of_vectors(function):
     """``f(work, margins, labels)`` of vectors, of a function of numbers."""
     if _takes_vectors(function):
 
         @device
-        def whole(work: Any, margin: Any, label: Any) -> Any:
+        def whole(work, margin, label):
             return function(margin, label)
 
         return whole
 
     @device
-    def by_lanes(work: Any, margin: Any, label: Any) -> Any:
+    def by_lanes(work, margin, label):
         found = margin
         for r in range(lanes(work)):
             number = work.dtype.type(function(lane(margin, r), lane(label, r)))
@@ -118,7 +160,7 @@ def _of_vectors(function: Any) -> Any:
     return by_lanes
 
 
-def _takes_vectors(function: Any) -> bool:
+def _takes_vectors(function):
     if JIT_DISABLED:
         return False
     vector = VECTORS[types.float64]

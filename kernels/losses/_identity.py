@@ -1,4 +1,4 @@
-"""What a function of the user's computes, as a hash: equal in every process, whatever its name.
+"""What a function computes, as a hash: equal in every process, whatever its name.
 
 Numba takes the globals that a function reads for constants when it compiles it. So a hash of the
 function must have them, and those of the functions that it calls: a store, or a cache of machine
@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 from numba.core import extending
 
+from .._cache import source_digest
+
 #: Modules whose functions are told from others by their names.
 _KNOWN = ("builtins", "cmath", "math", "numba", "numpy", "operator")
+_KERNELS = __name__.removesuffix("losses._identity")
 
 
 def own_identity(function: Any) -> str:
@@ -80,11 +83,16 @@ def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> 
         return (kind, *(_value(name, item, within, names) for item in value))
     if isinstance(value, dict):
         return (kind, *((repr(k), _value(name, v, within, names)) for k, v in value.items()))
-    if extending.is_jitted(value) or inspect.isfunction(value):
-        home = str(getattr(value, "__module__", ""))
+    intrinsic = isinstance(value, extending._Intrinsic)
+    if intrinsic or extending.is_jitted(value) or inspect.isfunction(value):
+        function = value._defn if intrinsic else plain(value)
+        home = str(function.__module__)
         if home.partition(".")[0] in _KNOWN:
-            return (kind, home, plain(value).__qualname__)
-        return (kind, _function(value, within))
+            return (kind, home, function.__qualname__)
+        if home.startswith(_KERNELS) and not function.__closure__:
+            return (kind, home, function.__qualname__, source_digest(home.removeprefix(_KERNELS)))
+        if not intrinsic:
+            return (kind, _function(function, within))
     if isinstance(value, ModuleType):
         if value.__name__.partition(".")[0] in _KNOWN:
             return (kind, value.__name__)
