@@ -52,7 +52,9 @@ def choice(options: Iterable[str]) -> Check:
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that only counts as such."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
+        from ._validation import ArgumentTypeError
+
+        raise ArgumentTypeError(name, f"must be True or False, got {value!r}")
     return value
 
 
@@ -81,7 +83,7 @@ class Parameter:
     annotation : str
         Its type, as it is written.
     help : str
-        A short sentence or less, in the words of the field; for options.
+        What options say of it: a sentence without its full stop.
     symbol : str
         In the paper's notation, as LaTeX; empty if it has none.
     unit : str or None

@@ -40,7 +40,7 @@ class Averaging(Algorithm, abstract=True):
 
     learning_rate: float = param(
         2.0, check=real(low=0.0, open_low=True), search=Around(30.0, 30.0), symbol=r"$\gamma$",
-        help="scale of the gradient steps",
+        help="Scale of the gradient steps",
     )  # fmt: skip
 
     tuned: ClassVar[tuple[str, ...]] = ("learning_rate", "local_steps")

@@ -103,16 +103,16 @@ class Algorithm:
 
     local_steps: int = param(
         12, check=integer(low=1), symbol="$k_0$", search=Among((4, 8, 12, 16, 20)),
-        help="local steps between two communications, k0",
+        help="Local steps between two communications, k0",
     )  # fmt: skip
     participation: float = param(
         0.5, check=real(low=0.0, high=1.0, open_low=True), symbol=r"$\rho$",
-        help="share of clients in a round, in (0, 1]",
+        help="Share of clients in a round, in (0, 1]",
     )  # fmt: skip
     epsilon: float = param(
         0.1, check=real(low=0.0, open_low=True),
         symbol=r"$\varepsilon$", label=r"$\varepsilon$ (no privacy guarantee)",
-        help="divides the noise; no privacy guarantee, see --private",
+        help="Divides the noise; no privacy guarantee, see --private",
     )  # fmt: skip
     preset: str = param(
         "released", check=choice(PRESETS),
@@ -124,19 +124,19 @@ class Algorithm:
     mu0: float = param(
         0.05, check=real(low=0.0, open_low=True), search=Around(20.0, 20.0),
         symbol=r"$\mu_0$", label=r"penalty parameter $\mu_0$",
-        help="penalty parameter of the local steps at the start",
+        help="Penalty parameter of the local steps at the start",
     )  # fmt: skip
     c: float = param(
         1e-8, check=real(low=0.0), symbol="$c$", label="penalty growth with the gap $c$",
-        help="growth of the penalty parameter with the gap",
+        help="Growth of the penalty parameter with the gap",
     )  # fmt: skip
     alpha: float = param(
         1.001, check=real(low=1.0), symbol=r"$\alpha$", label=r"penalty growth $\alpha$",
-        help="growth of the penalty parameter in a local step",
+        help="Growth of the penalty parameter in a local step",
     )  # fmt: skip
     coverage_rounds: int | None = param(
         None, check=integer(low=1), symbol="$s_0$", metavar="S0",
-        help="every client takes part at least once in so many rounds",
+        help="Every client takes part at least once in so many rounds",
     )  # fmt: skip
     mechanism: Mechanism | None = None
 

@@ -68,23 +68,23 @@ class FedEPM(Algorithm):
     lam: float | None = param(
         None, check=real(low=0.0), search=Around(100.0, 100.0),
         symbol=r"$\lambda$", label=r"l1 penalty $\lambda$",
-        help="weight of the l1 penalty", shown="eta / 2",
+        help="Weight of the l1 penalty", shown="eta / 2",
     )  # fmt: skip
     eta: float | None = param(
         None, check=real(low=0.0, open_low=True), search=Around(100.0, 100.0),
         symbol=r"$\eta$", label=r"quadratic penalty $\eta$",
-        help="weight of the quadratic penalty", shown="from m and rho",
+        help="Weight of the quadratic penalty", shown="from m and rho",
     )  # fmt: skip
     step: str | None = param(
         None, check=choice(STEPS), help="1/d or 1; by default the preset's",
     )  # fmt: skip
     start: str | None = param(
         None, metavar="POINT", shown="own; private: released",
-        help="where local steps start: own, released or broadcast",
+        help="Where local steps start: own, released or broadcast",
     )  # fmt: skip
     aggregation: str | None = param(
         None, metavar="WEIGHTS", shown="equal",
-        help="weights of uploads: equal, uploaded or, private, inverse_variance",
+        help="Weights of uploads: equal, uploaded or, private, inverse_variance",
     )  # fmt: skip
 
     name: ClassVar[str] = "fedepm"

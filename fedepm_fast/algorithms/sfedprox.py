@@ -26,9 +26,9 @@ class SFedProx(Averaging):
 
     prox: float = param(
         1e-5, check=real(low=0.0), search=Around(1000.0, 1000.0), symbol=r"$\mu$",
-        help="weight of the proximal term",
+        help="Weight of the proximal term",
     )  # fmt: skip
-    inner_steps: int = param(3, check=integer(low=1), help="gradient steps in a local step")
+    inner_steps: int = param(3, check=integer(low=1), help="Gradient steps in a local step")
 
     name: ClassVar[str] = "sfedprox"
     label: ClassVar[str] = "SFedProx"

@@ -1,7 +1,8 @@
 """The command line, ``fedepm``.
 
-A command is a module with a function of typed options, and one line of registration here.
-Nothing heavy is imported before a command runs, so that ``--help`` answers at once.
+A command is a module with a function, and one line here. Its options are the function's own and,
+by groups, those that the descriptions of the parameters make: see `_options`. Nothing heavy is
+imported before a command runs, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -14,32 +15,44 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from . import _compare as _cli_compare
-from . import _paper as _cli_paper
-from . import _privacy as _cli_privacy
-from . import _run as _cli_run
-from . import _runs as _cli_runs
-from . import _sweep as _cli_sweep
-from . import _tune as _cli_tune
-from . import _warmup as _cli_warmup
+from . import _compare, _paper, _privacy, _run, _runs, _sweep, _tune, _warmup
 from ._common import INTERRUPTED, CommandFailed
+from ._options import Command, command
 
-app = typer.Typer(
-    name="fedepm",
-    help="FedEPM, the exact penalty method for federated learning.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-)
-app.command("run")(_cli_run.run)
-app.command("compare")(_cli_compare.compare)
-app.command("sweep")(_cli_sweep.sweep)
-app.command("tune")(_cli_tune.tune)
-app.add_typer(_cli_runs.app, name="runs")
-app.command("paper")(_cli_paper.paper)
-app.command("audit")(_cli_privacy.audit)
-app.command("tradeoff")(_cli_privacy.tradeoff)
-app.command("warmup")(_cli_warmup.warmup)
+#: The commands by name; `runs` is a group of its own.
+COMMANDS: dict[str, Command] = {
+    "run": _run.run,
+    "compare": _compare.compare,
+    "sweep": _sweep.sweep,
+    "tune": _tune.tune,
+    "paper": _paper.paper,
+    "audit": _privacy.audit,
+    "tradeoff": _privacy.tradeoff,
+    "warmup": _warmup.warmup,
+}
+
+
+def make_app(only: str | None = None) -> typer.Typer:
+    """All commands, with the options of what is registered now; of `only` one, if it is given."""
+    app = typer.Typer(
+        name="fedepm",
+        help="FedEPM, the exact penalty method for federated learning.",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+    app.callback()(_root)
+    for name, function in COMMANDS.items():
+        app.command(name)(command(function, whole=only in (None, name)))
+    app.add_typer(_runs.app, name="runs")
+    return app
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """`app`, for who looks into it."""
+    if name == "app":
+        return make_app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _print_version(value: bool) -> None:
@@ -48,8 +61,7 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def _options(
+def _root(
     version: Annotated[
         bool,
         typer.Option(
@@ -68,6 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     code: Any
     typer.core.HAS_RICH = False  # of which typer 0.20 imports all for the plainest help
+    completing = any(name.endswith("_COMPLETE") for name in os.environ)
+    app = make_app(None if completing else arguments[0])
     try:
         code = app(arguments, standalone_mode=False, prog_name="fedepm")
         if code == INTERRUPTED:
@@ -148,10 +162,10 @@ def _with_option_names(message: str, command: str) -> str:
     )
 
 
-def command_options(command: str) -> dict[str, str]:
+def command_options(name: str) -> dict[str, str]:
     """The options of a command, by the name of the argument that each one sets."""
-    group: Any = typer.main.get_command(app)
-    found = group.commands.get(command)
+    group: Any = typer.main.get_command(make_app(name))
+    found = group.commands.get(name)
     options: dict[str, str] = {}
     for parameter in found.params if found else ():
         for option in (*parameter.opts, *parameter.secondary_opts):

@@ -1,17 +1,16 @@
-"""What commands share: options, data, output."""
+"""What commands share: what their options ask for, and output."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from ._options import of_group, taken
 
 if TYPE_CHECKING:
     from ..algorithms import Algorithm
@@ -32,246 +31,102 @@ class CommandFailed(RuntimeError):
 INTERRUPTED = 130
 
 
-# Options -----------------------------------------------------------------------------------
-
-# None stands for a default where an explicit choice can contradict the data, to be refused.
-Clients = Annotated[int | None, typer.Option(help="Number of clients.", show_default="100")]
-LocalSteps = Annotated[int, typer.Option(help="Local steps between two communications, k0.")]
-Participation = Annotated[float, typer.Option(help="Share of clients in a round, in (0, 1].")]
-Epsilon = Annotated[
-    float,
-    typer.Option(help="Divides the noise; no privacy guarantee, see run --private."),
-]
-Preset = Annotated[
-    str, typer.Option(help="released: the authors' program; text: the printed equations.")
-]
-Noise = Annotated[
-    str | None,
-    typer.Option(help="standardized, laplace or none; by default the preset's.", metavar="MODEL"),
-]
-Lam = Annotated[float | None, typer.Option(help="FedEPM: weight of the l1 penalty.")]
-Eta = Annotated[float | None, typer.Option(help="FedEPM: weight of the quadratic penalty.")]
-LearningRate = Annotated[
-    float | None,
-    typer.Option(help="SFedAvg, SFedProx: scale of the gradient steps.", show_default="2.0"),
-]
-Mu0 = Annotated[float, typer.Option(help="Penalty parameter of the local steps at the start.")]
-Alpha = Annotated[float, typer.Option(help="Growth of the penalty parameter in a local step.")]
-C = Annotated[float, typer.Option("--c", help="Growth of the penalty parameter with the gap.")]
-Prox = Annotated[
-    float | None,
-    typer.Option(help="SFedProx: weight of the proximal term.", show_default="1e-05"),
-]
-InnerSteps = Annotated[
-    int | None, typer.Option(help="SFedProx: gradient steps in a local step.", show_default="3")
-]
-CoverageRounds = Annotated[
-    int | None,
-    typer.Option(help="Every client takes part at least once in so many rounds.", metavar="S0"),
-]
-Rounds = Annotated[
-    int | None, typer.Option(help="Run exactly so many rounds.", metavar="N", show_default=False)
-]
-MaxRounds = Annotated[int, typer.Option(help="Cap on the rounds.")]
-Stopping = Annotated[
-    str | None,
-    typer.Option(help="released, text or none; by default the preset's.", metavar="RULE"),
-]
-ObjectiveName = Annotated[
-    str,
-    typer.Option(
-        help="logistic, squared_hinge, multinomial, least_squares or huber. No intercept is added."
-    ),
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(help="huber: residuals beyond it count linearly.", show_default="1.0"),
-]
-Beta = Annotated[float, typer.Option(help="Weight of the l2 regulariser.")]
-Seed = Annotated[int, typer.Option(help="Of the split and of the run.")]
-Trial = Annotated[int, typer.Option(help="Another run on the same split.")]
-TotalEpsilon = Annotated[
-    float | None, typer.Option(help="Private: what each client may spend.", metavar="E")
-]
-MechanismName = Annotated[
-    str | None,
-    typer.Option(
-        help="Private: the noise, laplace or gaussian.",
-        show_default="gaussian with --delta, else laplace",
-        metavar="LAW",
-    ),
-]
-PrivacyDelta = Annotated[
-    float | None,
-    typer.Option(
-        help="Private: in (0, 1); laplace without one is pure, gaussian takes 1e-06.", metavar="D"
-    ),
-]
-Clip = Annotated[
-    float | None,
-    typer.Option(help="Private: bound on a record's gradient.", show_default="from public sizes"),
-]
-Data = Annotated[
-    str,
-    typer.Option(
-        help="adult, synthetic, or a LIBSVM, CSV, Parquet or NumPy file; for an intercept it needs "
-        "a column of ones.",
-        metavar="DATA",
-    ),
-]
-Label = Annotated[
-    str | None,
-    typer.Option(help="Label column of the file; the last by default.", metavar="COLUMN"),
-]
-ClientColumn = Annotated[
-    str | None,
-    typer.Option(help="Column of the file that names each row's client.", metavar="COLUMN"),
-]
-FileFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="Of the file: svmlight, csv, parquet, npy or npz.",
-        show_default="from its name",
-    ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line of a CSV file names its columns.",
-        show_default="what it looks like",
-    ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a CSV file: a character, or tab.", show_default="one of , ; tab |", metavar="CHAR"
-    ),
-]
-Partition = Annotated[
-    str | None,
-    typer.Option(help="random (the paper's), equal or dirichlet.", show_default="random"),
-]
-Concentration = Annotated[
-    float | None,
-    typer.Option(help="Of --partition dirichlet: small is more skewed.", show_default="0.5"),
-]
-Scale = Annotated[bool, typer.Option(help="Scale the columns to unit norm.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder for result, history, summary and figure, made if the one above it is there.",
-        metavar="DIR",
-    ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Nothing live, and one line for each run.")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object, nothing else.")]
+# What options ask for -------------------------------------------------------------------------
 
 
-#: Options of `fedepm run` and `fedepm tune` that are parameters of an algorithm.
-OF_ALGORITHM = (
-    "local_steps",
-    "participation",
-    "epsilon",
-    "preset",
-    "noise",
-    "mu0",
-    "c",
-    "alpha",
-    "coverage_rounds",
-    "lam",
-    "eta",
-    "learning_rate",
-    "prox",
-    "inner_steps",
-)
+def make_algorithm(name: str, given: Mapping[str, Any], *, lenient: bool = False) -> Algorithm:
+    """The algorithm of that name from those options that are set; one that it has not is refused,
+    or left out."""
+    from .._parameters import parameters
+    from .._validation import check_choice
+    from ..algorithms import ALGORITHMS
 
-#: Options that make a private run's mechanism, but for `total_epsilon`, which all need.
-OF_MECHANISM = ("mechanism", "delta", "clip")
-
-#: Options that say which data; with `seed` and `objective` the arguments of `load_data`.
-OF_DATA = (
-    "data", "clients", "label", "client_column", "format", "header", "separator", "partition",
-    "concentration", "scale",
-)  # fmt: skip
-
-
-def options_of(ctx: typer.Context, names: Iterable[str]) -> dict[str, Any]:
-    """The values that a command's options have."""
-    return {name: ctx.params[name] for name in names}
-
-
-def was_given(ctx: typer.Context, name: str) -> bool:
-    """Whether an option stands on the command line."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-# Data --------------------------------------------------------------------------------------
-
-
-def load_data(
-    data: str,
-    *,
-    clients: int | None,
-    seed: int,
-    objective: str,
-    label: str | None,
-    client_column: str | None,
-    format: str | None,
-    header: bool | None,
-    separator: str | None,
-    partition: str | None,
-    concentration: float | None,
-    scale: bool,
-) -> FederatedData:
-    """The data that the options name; an option that would have no effect is refused."""
-    from ..data.sources import from_options
-    from ..objectives import as_objective
-
-    announce_compilation()
-    options: dict[str, Any] = {
-        "clients": clients,
-        "partition": partition,
-        "concentration": concentration,
-        "label": label,
-        "client_column": client_column,
-        "format": format,
-        "header": header,
-        "separator": separator,
-        "scale": scale,
-    }
-    if data == "adult":
-        if not scale:
-            raise ValueError("no_scale is for a file or --data synthetic, Adult comes scaled")
-        del options["scale"]
-    given = {name: value for name, value in options.items() if value is not None}
-    return from_options({"source": data, **given}, loss=as_objective(objective)).split(seed)
-
-
-def make(cls: type[Algorithm], options: dict[str, Any], *, lenient: bool = False) -> Algorithm:
-    """An algorithm from those options that are set; one that it has not is refused, or left out."""
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given.keys() - {f.name for f in fields(cls)}:
+    cls = ALGORITHMS[check_choice("algorithm", name, ALGORITHMS)]
+    own = taken(given, "algorithm")
+    own.pop("algorithm", None)
+    if "private" in given:
+        own["mechanism"] = given["private"]
+    for option in own.keys() - parameters(cls).keys():
         if not lenient:
-            raise ValueError(f"{name} is not a parameter of {cls.name}")
-        del given[name]
-    return cls(**given)
+            raise ValueError(f"{option} is not a parameter of {cls.name}")
+        del own[option]
+    return cls(**own)
 
 
-def make_objective(name: str, beta: float, delta: float | None) -> Objective:
+def make_private(
+    given: dict[str, Any], private: bool, *, public_scaling: bool | None = None
+) -> dict[str, Any]:
+    """`given` with the mechanism and the defaults that its budget has; refused unless `private`.
+
+    The default number of rounds is there too. The scaling of Adult is public.
+    """
+    from .._parameters import parameters
+    from .._validation import check_choice, check_parameters
+    from ..privacy import MECHANISMS
+    from ..privacy.defaults import private_settings
+
+    asked = taken(given, "mechanism")
+    if not private:
+        for name in asked:
+            raise ValueError(f"{name} needs --private")
+        return given
+    for name, instead in (("epsilon", "--total-epsilon"), ("max_rounds", "--rounds")):
+        if name in given:
+            raise ValueError(f"{name} has no meaning with --private: give {instead}")
+    name = asked.pop("mechanism", "gaussian" if "delta" in asked else "laplace")
+    law = MECHANISMS[check_choice("mechanism", name, MECHANISMS)]
+    check_parameters(f"mechanism {name!r}", asked, list(parameters(law)))
+    if "epsilon_per_round" not in asked and "total_epsilon" not in asked:
+        raise ValueError("total_epsilon must be given, what each client may spend")
+    settings = {}
+    if public_scaling is None and given.get("data", "adult") == "adult":
+        asked["public_scaling"] = True
+    made = law(**asked)
+    if made.total_epsilon is not None:
+        settings = private_settings(made.total_epsilon)
+    if given.get("stopping") == "none":
+        del given["stopping"]  # as it is anyway
+    return {**settings, **given, "private": made}
+
+
+def make_objective(given: Mapping[str, Any]) -> Objective:
     """The objective that the options name."""
     from ..objectives import as_objective
 
+    with named_as_options("objective"):
+        own = taken(given, "objective")
+        return as_objective(own.pop("objective", "logistic"), **own)
+
+
+def load_data(given: Mapping[str, Any], seed: int, objective: Objective) -> FederatedData:
+    """The data that the options name; an option that would have no effect is refused."""
+    from ..data.sources import from_options
+
+    announce_compilation()
+    return from_options(data_table(given), loss=objective).split(seed)
+
+
+def data_table(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The data that the options name, as a specification has them."""
+    own = taken(given, "data")
+    table = {"source": own.pop("data", "adult"), **own}
+    if table["source"] == "adult" and not table.get("scale", True):
+        raise ValueError("no_scale is for a file or --data synthetic, Adult comes scaled")
+    if table.get("scale"):
+        del table["scale"]
+    return table
+
+
+@contextmanager
+def named_as_options(group: str) -> Iterator[None]:
+    """Errors of the block name a parameter as its option is called."""
+    from .._validation import ArgumentError
+
     try:
-        return as_objective(name, beta=beta, **({} if delta is None else {"delta": delta}))
-    except ValueError as error:
-        if str(error).startswith("delta "):
-            raise ValueError(f"huber_{error}") from None
-        raise
+        yield
+    except ArgumentError as error:
+        names = {of.name: option for option, of in of_group(group).items()}
+        raise error.of(names.get(error.argument, error.argument)) from None
 
 
 # Output ------------------------------------------------------------------------------------

@@ -7,100 +7,59 @@ import math
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._text import WIDTH, fill
 from . import _common as common
+from . import _options as options
+from ._options import taken, with_options
 from ._run import RoundsTable
 
 if TYPE_CHECKING:
     from ..result import Result
 
-ORDER = ("fedepm", "sfedprox", "sfedavg")
 
-
+@with_options("algorithm", "settings", "objective", "mechanism", "data", without=["algorithm"])
 def compare(
-    ctx: typer.Context,
-    clients: common.Clients = None,
-    local_steps: common.LocalSteps = 12,
-    participation: common.Participation = 0.5,
-    epsilon: common.Epsilon = 0.1,
-    preset: common.Preset = "released",
-    noise: common.Noise = None,
-    lam: common.Lam = None,
-    eta: common.Eta = None,
-    learning_rate: common.LearningRate = None,
-    mu0: common.Mu0 = 0.05,
-    coverage_rounds: common.CoverageRounds = None,
-    rounds: common.Rounds = None,
-    max_rounds: common.MaxRounds = 500,
-    stopping: common.Stopping = None,
-    objective: common.ObjectiveName = "logistic",
-    beta: common.Beta = 1e-3,
-    huber_delta: common.Delta = None,
-    seed: common.Seed = 0,
-    trial: common.Trial = 0,
-    data: common.Data = "adult",
-    label: common.Label = None,
-    client_column: common.ClientColumn = None,
-    format: common.FileFormat = None,
-    header: common.Header = None,
-    separator: common.Separator = None,
-    partition: common.Partition = None,
-    concentration: common.Concentration = None,
-    scale: common.Scale = True,
-    out: common.Out = None,
+    algorithms: Annotated[
+        str, typer.Option(help="Those to run, separated by commas.", metavar="NAMES")
+    ] = "fedepm,sfedprox,sfedavg",
+    seed: options.Seed = 0,
+    trial: options.Trial = 0,
+    private: options.Private = False,
+    out: options.Out = None,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw f(x)/m against rounds to this PNG or SVG.", metavar="FILE"),
     ] = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    **given: Any,
 ) -> None:
-    """Run the three algorithms on the same split and print them side by side."""
-    from ..algorithms import ALGORITHMS
+    """Run algorithms on the same split and print them side by side."""
     from ..runner import make_problem
 
-    options = {
-        "local_steps": local_steps,
-        "participation": participation,
-        "epsilon": epsilon,
-        "preset": preset,
-        "noise": noise,
-        "lam": lam,
-        "eta": eta,
-        "learning_rate": learning_rate,
-        "mu0": mu0,
-        "coverage_rounds": coverage_rounds,
-    }
-    algorithms = [common.make(ALGORITHMS[name], options, lenient=True) for name in ORDER]
-    goal = common.make_objective(objective, beta, huber_delta)
-    federated = common.load_data(
-        seed=seed, objective=objective, **common.options_of(ctx, common.OF_DATA)
-    )
+    given = common.make_private(given, private)
+    chosen = [
+        common.make_algorithm(name.strip(), given, lenient=True) for name in algorithms.split(",")
+    ]
+    goal = common.make_objective(given)
+    federated = common.load_data(given, seed, goal)
     out = common.check_out(out)
     check_plot(plot)
     results: list[Result] = []
     live = common.live(quiet or json)
-    for algorithm in algorithms:
+    for algorithm in chosen:
         table = RoundsTable(algorithm.name, keep=False) if live else None
         with table or nullcontext():
-            results.append(
-                common.run_quietly(
-                    algorithm,
-                    federated,
-                    objective=goal,
-                    seed=seed,
-                    trial=trial,
-                    stopping=stopping,
-                    rounds=rounds,
-                    max_rounds=max_rounds,
-                    callback=table,
-                )
-            )
-    optimum = common.optimum_per_client(make_problem(algorithms[0], federated, goal), live=live)
+            result = common.run_quietly(
+                algorithm, federated, objective=goal, seed=seed, trial=trial, callback=table,
+                **taken(given, "settings"),
+            )  # fmt: skip
+        results.append(result)
+    optimum = common.optimum_per_client(make_problem(chosen[0], federated, goal), live=live)
 
     gaps = [common.gap_percent(result, optimum) for result in results]
 
@@ -163,6 +122,15 @@ def write(
         paths.append(plot)
 
 
+def _noise(result: Result) -> str:
+    of = result.algorithm
+    if of["noise"] == "none":
+        return "no noise"
+    if "epsilon" not in of:
+        return f"{of['mechanism']['name']} mechanism; privacy guarantee: {result.guarantee}"
+    return f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)"
+
+
 def print_side_by_side(results: list[Result], optimum: float, gaps: list[float | None]) -> None:
     """The runs as columns of one table."""
     from rich.box import SIMPLE_HEAD
@@ -179,9 +147,7 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         first.data["description"],
         f"{of['preset']} preset, local steps {of['local_steps']}, participation "
         f"{of['participation']:g}, seed {first.seed}{trial}",
-        "no noise"
-        if of["noise"] == "none"
-        else f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)",
+        _noise(first),
         objective_text(first.objective),
         *([] if first.accuracy is None else [f"accuracy {first.beside}"]),
         f"optimum by BFGS: f*/m = {common.number(optimum)}",

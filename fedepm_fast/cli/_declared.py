@@ -23,6 +23,7 @@ KINDS = {
     "algorithm": ("algorithms", "Algorithm", "ALGORITHMS"),
     "objective": ("losses", "Objective", "OBJECTIVES"),
     "mechanism": ("mechanisms", "Mechanism", "MECHANISMS"),
+    "stopping": ("stopping.py", "StoppingRule", "RULES"),
     "partition": ("data", "Partitioner", "PARTITIONERS"),
 }
 
@@ -45,8 +46,8 @@ def of_kind(kind: str) -> dict[str, dict[str, Parameter]]:
         for cls, declared in known.items()
         if declared.name and base in _ancestors(cls, known)
     }
-    loaded = sys.modules.get(f"{__package__.partition('.')[0]}.{folder}")
-    # Files are read at most once, and only of built-in things is there one.
+    module = folder.removesuffix(".py")
+    loaded = sys.modules.get(f"{__package__.rpartition('.')[0]}.{module}")
     for name in getattr(loaded, registry, ()):
         if name not in found:
             found[name] = parameters(getattr(loaded, registry)[name])

@@ -9,6 +9,7 @@ import typer
 
 from .._text import fill
 from . import _common as common
+from . import _options as options
 from ._common import INTERRUPTED, CommandFailed
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def paper(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the splits and of the runs.")] = 0,
-    quiet: common.Quiet = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run the paper's evaluation: figures 2 to 5, table 1, and its claims beside what is measured.
 

@@ -12,41 +12,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import _common as common
-from ._run import private_options
+from . import _options as options
+from ._options import taken, with_options
 
 if TYPE_CHECKING:
     from ..algorithms import FedEPM
     from ..privacy.audit import Audit
 
 
+@with_options("mechanism", "algorithm:fedepm", without=["participation", "coverage_rounds"])
 def audit(
-    ctx: typer.Context,
     runs: Annotated[int, typer.Option(help="Runs of each of the two datasets.")] = 4000,
-    seed: Annotated[int, typer.Option(help="Of the runs.")] = 0,
-    total_epsilon: common.TotalEpsilon = None,
-    mechanism: common.MechanismName = None,
-    delta: common.PrivacyDelta = None,
-    clip: common.Clip = None,
-    epsilon: common.Epsilon = 0.1,
-    preset: common.Preset = "released",
-    noise: common.Noise = None,
-    local_steps: common.LocalSteps = 12,
-    lam: common.Lam = None,
-    eta: common.Eta = None,
-    mu0: common.Mu0 = 0.05,
-    alpha: common.Alpha = 1.001,
-    c: common.C = 1e-8,
+    seed: Annotated[int | None, typer.Option(help="Of the runs.", show_default="0")] = None,
     rounds: Annotated[
-        int, typer.Option(help="Of a plan: uploads, over which a budget is split.", metavar="N")
-    ] = 3,
-    features: Annotated[int, typer.Option(help="Of a plan: at least 2.")] = 2,
-    records: Annotated[int, typer.Option(help="Of a private plan: rows of the client.")] = 2,
+        int | None,
+        typer.Option(
+            help="Of a plan: uploads, over which a budget is split.", metavar="N", show_default="3"
+        ),
+    ] = None,
+    features: Annotated[
+        int | None, typer.Option(help="Of a plan: at least 2.", show_default="2")
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(help="Of a private plan: rows of the client.", show_default="2"),
+    ] = None,
     client: Annotated[
         bool,
         typer.Option("--client", help="Of a private plan: attack uploads of PrivateClient."),
     ] = False,
-    confidence: Annotated[float, typer.Option(help="Of a plan: of the lower bound.")] = 0.95,
-    json: common.Json = False,
+    confidence: Annotated[
+        float | None, typer.Option(help="Of a plan: of the lower bound.", show_default="0.95")
+    ] = None,
+    json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Attack the uploads: lower bounds on epsilon of the paper's noise and of private runs.
 
@@ -59,10 +58,15 @@ def audit(
     from ..privacy.audit import standard
 
     check_int("runs", runs, low=10)
-    plan = {name for name in ctx.params if common.was_given(ctx, name)} - {"runs", "seed", "json"}
+    own = {
+        "rounds": rounds, "features": features, "records": records, "client": client or None,
+        "confidence": confidence,
+    }  # fmt: skip
+    own = {name: value for name, value in own.items() if value is not None}
     live = sys.stderr.isatty() and not json
-    if plan:
-        attacked, found = _audit_plan(ctx, plan)
+    if own or given:
+        own |= {"runs": runs} | ({} if seed is None else {"seed": seed})
+        attacked, found = _audit_plan(given, own)
         if json:
             record = {"parameters": attacked.describe(), **asdict(found), "broken": found.broken}
             print(json_module.dumps(record, allow_nan=False))
@@ -72,7 +76,7 @@ def audit(
         return
     common.announce_compilation()
     each = standard(
-        runs, seed, (lambda name: print(f"{name} ...", file=sys.stderr)) if live else None
+        runs, seed or 0, (lambda name: print(f"{name} ...", file=sys.stderr)) if live else None
     )
     if json:
         print(json_module.dumps({name: asdict(a) for name, a in each.items()}, allow_nan=False))
@@ -83,35 +87,28 @@ def audit(
         print(f"{name:32}{a.stated:>8.3g}{a.lower_bound:>10.3g}  {verdict}{_detects(a)}")
 
 
-def _audit_plan(ctx: typer.Context, given: set[str]) -> tuple[FedEPM, Audit]:
+def _audit_plan(given: dict[str, Any], own: dict[str, Any]) -> tuple[FedEPM, Audit]:
     """The algorithm that the options name, and the attack on it."""
-    from ..algorithms import FedEPM
     from ..privacy.audit import audit
 
-    asked = ctx.params
-    own = {name: asked[name] for name in common.OF_ALGORITHM if name in given}
-    private = given & {"total_epsilon", *common.OF_MECHANISM}
-    if private:
-        own, _ = private_options(
-            own, asked["total_epsilon"], **common.options_of(ctx, common.OF_MECHANISM)
-        )
-        for name, wrong, of in (
-            ("seed", asked["client"] and common.was_given(ctx, "seed"), "--client"),
-            ("epsilon", "epsilon" in given, "--total-epsilon"),
-        ):
-            if wrong:
-                raise ValueError(f"{name} has no meaning with {of}")
-    elif not given & {"preset", "noise", "epsilon"}:
+    if taken(given, "mechanism"):
+        if "client" in own and "seed" in own:
+            raise ValueError("seed has no meaning with --client")
+        if "epsilon" in given:
+            raise ValueError("epsilon has no meaning with --total-epsilon")
+        given = common.make_private(given, True, public_scaling=False)
+        given.pop("rounds", None)
+    elif not given.keys() & {"preset", "noise", "epsilon"}:
+        first = min({*given, *own} - {"runs", "seed"})
         raise ValueError(
-            f"{min(given)} is of a plan: give --total-epsilon for a private one, or --preset, "
+            f"{first} is of a plan: give --total-epsilon for a private one, or --preset, "
             "--noise or --epsilon for the paper's noise"
         )
-    elif "records" in given:
+    elif "records" in own:
         raise ValueError("records is of a private plan, the paper's noise is attacked on one")
-    algorithm = FedEPM(**own)
+    algorithm: Any = common.make_algorithm("fedepm", given)
     common.announce_compilation()
-    options = ("runs", "rounds", "features", "records", "client", "confidence", "seed")
-    return algorithm, audit(algorithm, **common.options_of(ctx, options))
+    return algorithm, audit(algorithm, **{"rounds": 3, **own})
 
 
 def _describe(algorithm: FedEPM, found: Audit, client: bool) -> str:
@@ -133,23 +130,13 @@ def _detects(found: Audit) -> str:
     return "" if lack is None else f" (would be, lacking {lack:.0%} of its noise: power 90 %)"
 
 
+@with_options("data")
 def tradeoff(
-    ctx: typer.Context,
     epsilons: Annotated[
         str, typer.Option(help="Total epsilons, separated by commas.", metavar="LIST")
     ] = "0.25,0.5,1,2,5,10,20",
-    clients: common.Clients = None,
     trials: Annotated[int, typer.Option(help="Splits, each with a run for each epsilon.")] = 20,
     seed: Annotated[int, typer.Option(help="Of the first trial.")] = 0,
-    data: common.Data = "adult",
-    label: common.Label = None,
-    client_column: common.ClientColumn = None,
-    format: common.FileFormat = None,
-    header: common.Header = None,
-    separator: common.Separator = None,
-    partition: common.Partition = None,
-    concentration: common.Concentration = None,
-    scale: common.Scale = True,
     public_scaling: Annotated[
         bool,
         typer.Option(
@@ -160,11 +147,13 @@ def tradeoff(
         Path | None,
         typer.Option(help="Folder for the runs as CSV and JSON, and the figure.", metavar="DIR"),
     ] = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    **given: Any,
 ) -> None:
     """What privacy costs: f(x)/m and accuracy against each client's total epsilon."""
     from .._progress import bars
+    from ..objectives import Logistic
     from ..privacy.tradeoff import tradeoff as compute
 
     try:
@@ -177,14 +166,12 @@ def tradeoff(
     common.announce_compilation()
 
     def split(split_seed: int) -> Any:
-        return common.load_data(
-            seed=split_seed, objective="logistic", **common.options_of(ctx, common.OF_DATA)
-        )
+        return common.load_data(given, split_seed, Logistic())
 
     with bars(common.live(quiet or json), transient=True) as show:
         found = compute(
             split, epsilons=budgets, trials=trials, seed=seed,
-            public_scaling=public_scaling or data == "adult",
+            public_scaling=public_scaling or given.get("data", "adult") == "adult",
             progress=None if show is None else partial(show, "runs"),
         )  # fmt: skip
     lines = [str(found), f"privacy guarantee: {found.rows[0]['guarantee']}"]

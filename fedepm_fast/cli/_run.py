@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import _common as common
+from . import _options as options
+from ._options import taken, with_options
 
 if TYPE_CHECKING:
     from ..callbacks import RoundInfo
@@ -19,45 +21,13 @@ if TYPE_CHECKING:
 RELEASED = "released.json"
 
 
+@with_options("algorithm", "settings", "objective", "mechanism", "data")
 def run(
-    ctx: typer.Context,
-    algorithm: Annotated[str, typer.Option(help="fedepm, sfedavg or sfedprox.")] = "fedepm",
-    clients: common.Clients = None,
-    local_steps: common.LocalSteps = 12,
-    participation: common.Participation = 0.5,
-    epsilon: common.Epsilon = 0.1,
-    preset: common.Preset = "released",
-    noise: common.Noise = None,
-    lam: common.Lam = None,
-    eta: common.Eta = None,
-    learning_rate: common.LearningRate = None,
-    mu0: common.Mu0 = 0.05,
-    alpha: common.Alpha = 1.001,
-    c: common.C = 1e-8,
-    prox: common.Prox = None,
-    inner_steps: common.InnerSteps = None,
-    coverage_rounds: common.CoverageRounds = None,
-    rounds: common.Rounds = None,
-    max_rounds: common.MaxRounds = 500,
-    stopping: common.Stopping = None,
-    objective: common.ObjectiveName = "logistic",
-    beta: common.Beta = 1e-3,
-    huber_delta: common.Delta = None,
     seed: Annotated[
         int, typer.Option(help="Of the split and of the run; with --private of the split only.")
     ] = 0,
-    trial: common.Trial = 0,
-    private: Annotated[
-        bool,
-        typer.Option(
-            "--private",
-            help="FedEPM with noise on the sensitivity, see --mechanism.",
-        ),
-    ] = False,
-    total_epsilon: common.TotalEpsilon = None,
-    mechanism: common.MechanismName = None,
-    delta: common.PrivacyDelta = None,
-    clip: common.Clip = None,
+    trial: options.Trial = 0,
+    private: options.Private = False,
     noise_seed: Annotated[
         int | None,
         typer.Option(
@@ -66,68 +36,35 @@ def run(
             metavar="N",
         ),
     ] = None,
-    public_scaling: Annotated[
-        bool,
-        typer.Option(
-            "--public-scaling",
-            help="Private: the scaling of the columns is public; it is for adult.",
-        ),
-    ] = False,
-    data: common.Data = "adult",
-    label: common.Label = None,
-    client_column: common.ClientColumn = None,
-    format: common.FileFormat = None,
-    header: common.Header = None,
-    separator: common.Separator = None,
-    partition: common.Partition = None,
-    concentration: common.Concentration = None,
-    scale: common.Scale = True,
-    out: common.Out = None,
+    out: options.Out = None,
     check_optimum: Annotated[
         bool, typer.Option("--check-optimum", help="Also find the optimum, by BFGS.")
     ] = False,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Run one algorithm: a live table of rounds, then the summary.
 
     Without options: FedEPM on Adult, 100 clients, 12 local steps.
     """
-    from .._validation import MAX_SEED, check_choice, check_int
-    from ..algorithms import ALGORITHMS
+    from .._validation import MAX_SEED, check_int
     from ..runner import make_problem
 
-    options = common.options_of(ctx, common.OF_ALGORITHM)
-    if private:
-        if algorithm != "fedepm":
-            raise ValueError(
-                f"algorithm must be fedepm with --private, got {algorithm!r}: the baselines take "
-                "many gradients at hidden points, whose sensitivity has no closed form"
-            )
-        public = public_scaling or data == "adult"
-        for name, instead in (("epsilon", "--total-epsilon"), ("max_rounds", "--rounds")):
-            if common.was_given(ctx, name):
-                raise ValueError(f"{name} has no meaning with --private: give {instead}")
-        if noise_seed is not None:
-            check_int("noise_seed", noise_seed, high=MAX_SEED)
-        if stopping == "none":
-            stopping = None  # as it is anyway
-        own = {name: value for name, value in options.items() if common.was_given(ctx, name)}
-        settings = {**common.options_of(ctx, common.OF_MECHANISM), "public_scaling": public}
-        options, planned = private_options(own, total_epsilon, **settings)
-        rounds = planned if rounds is None else rounds
-    else:
-        for name, value in (
-            ("total_epsilon", total_epsilon), ("mechanism", mechanism), ("delta", delta),
-            ("clip", clip), ("noise_seed", noise_seed), ("public_scaling", public_scaling or None),
-        ):  # fmt: skip
-            if value is not None:
-                raise ValueError(f"{name} needs --private")
-    chosen = common.make(ALGORITHMS[check_choice("algorithm", algorithm, ALGORITHMS)], options)
-    goal = common.make_objective(objective, beta, huber_delta)
-    federated = common.load_data(
-        seed=seed, objective=objective, **common.options_of(ctx, common.OF_DATA)
-    )
+    algorithm = given.get("algorithm", "fedepm")
+    if private and algorithm != "fedepm":
+        raise ValueError(
+            f"algorithm must be fedepm with --private, got {algorithm!r}: the baselines take "
+            "many gradients at hidden points, whose sensitivity has no closed form"
+        )
+    if noise_seed is not None:
+        if not private:
+            raise ValueError("noise_seed needs --private")
+        check_int("noise_seed", noise_seed, high=MAX_SEED)
+    given = common.make_private(given, private)
+    chosen = common.make_algorithm(algorithm, given)
+    goal = common.make_objective(given)
+    federated = common.load_data(given, seed, goal)
     out = common.check_out(out)
     live = common.live(quiet or json)
     table = RoundsTable(chosen.name) if live else None
@@ -139,10 +76,8 @@ def run(
             # The split shows in what a private run releases, its clients' sizes.
             seed=noise_seed if private else seed,
             trial=trial,
-            stopping=stopping,
-            rounds=rounds,
-            max_rounds=max_rounds,
             callback=table,
+            **taken(given, "settings"),
         )
     record = result.to_dict()
     lines = [repr(result)] if quiet else [str(result)]
@@ -169,31 +104,6 @@ def run(
             )
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
     common.tell_where_runs_ended([result])
-
-
-def private_options(
-    own: dict[str, Any],
-    total_epsilon: float | None,
-    mechanism: str | None,
-    delta: float | None,
-    **parameters: Any,
-) -> tuple[dict[str, Any], int]:
-    """Parameters and rounds of a private run: the defaults of its budget, but for `own` ones."""
-    from .._validation import check_choice
-    from ..privacy import MECHANISMS
-    from ..privacy.defaults import private_settings
-
-    if total_epsilon is None:
-        raise ValueError("total_epsilon must be given, what each client may spend")
-    if mechanism is None:
-        mechanism = "laplace" if delta is None else "gaussian"
-    law = MECHANISMS[check_choice("mechanism", mechanism, MECHANISMS)]
-    if delta is not None:
-        parameters["delta"] = delta
-    made = law(total_epsilon=total_epsilon, **parameters)
-    settings = private_settings(total_epsilon)
-    planned = settings.pop("rounds")
-    return {**settings, **own, "mechanism": made}, planned
 
 
 def write(

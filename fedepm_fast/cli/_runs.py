@@ -13,6 +13,7 @@ import typer
 
 from .._text import pairs, terminal_width
 from . import _common as common
+from . import _options as options
 
 if TYPE_CHECKING:
     from ..store import Record, Store
@@ -41,7 +42,7 @@ def list_(
     store: StorePath,
     where: Where = None,
     limit: Annotated[int, typer.Option(help="Show so many at most; 0 for all.")] = 50,
-    json: common.Json = False,
+    json: options.Json = False,
 ) -> None:
     """List runs: the parameters that vary, and what came out."""
     from .._validation import check_int
@@ -79,7 +80,7 @@ def show(
     store: StorePath,
     run: Annotated[str, typer.Argument(metavar="RUN", help="The beginning of its id.")],
     history: Annotated[bool, typer.Option("--history", help="Round by round.")] = False,
-    json: common.Json = False,
+    json: options.Json = False,
 ) -> None:
     """Show one run: parameters, measures, and where it was done."""
     from ..store import Store
@@ -134,7 +135,7 @@ def compare(
             show_default="all that vary",
         ),
     ] = None,
-    json: common.Json = False,
+    json: options.Json = False,
 ) -> None:
     """Compare cells: median and quartiles of their runs."""
     from ..store import Store

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import _common as common
+from . import _options as options
 from ._common import INTERRUPTED, CommandFailed
 from ._compare import check_plot
+from ._options import of_group, taken, with_options
 
 if TYPE_CHECKING:
     from ..tuning import TuneResult
 
-#: Settings of the run that the printed command repeats.
-_OF_RUN = ("rounds", "max_rounds", "stopping", "objective", "beta", "huber_delta", "seed")
 
-
+@with_options("algorithm", "settings", "objective", "mechanism", "data")
 def tune(
-    ctx: typer.Context,
-    algorithm: Annotated[str, typer.Option(help="fedepm, sfedavg or sfedprox.")] = "fedepm",
     space: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,37 +49,8 @@ def tune(
     jobs: Annotated[
         int | None, typer.Option(help="Threads.", metavar="N", show_default="the CPUs")
     ] = None,
-    clients: common.Clients = None,
-    local_steps: common.LocalSteps = 12,
-    participation: common.Participation = 0.5,
-    epsilon: common.Epsilon = 0.1,
-    preset: common.Preset = "released",
-    noise: common.Noise = None,
-    lam: common.Lam = None,
-    eta: common.Eta = None,
-    learning_rate: common.LearningRate = None,
-    mu0: common.Mu0 = 0.05,
-    alpha: common.Alpha = 1.001,
-    c: common.C = 1e-8,
-    prox: common.Prox = None,
-    inner_steps: common.InnerSteps = None,
-    coverage_rounds: common.CoverageRounds = None,
-    rounds: common.Rounds = None,
-    max_rounds: common.MaxRounds = 500,
-    stopping: common.Stopping = None,
-    objective: common.ObjectiveName = "logistic",
-    beta: common.Beta = 1e-3,
-    huber_delta: common.Delta = None,
     seed: Annotated[int, typer.Option(help="Of the split, the folds, the runs, the sampler.")] = 0,
-    data: common.Data = "adult",
-    label: common.Label = None,
-    client_column: common.ClientColumn = None,
-    format: common.FileFormat = None,
-    header: common.Header = None,
-    separator: common.Separator = None,
-    partition: common.Partition = None,
-    concentration: common.Concentration = None,
-    scale: common.Scale = True,
+    private: options.Private = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the score over two parameters.", metavar="FILE")
     ] = None,
@@ -89,34 +58,31 @@ def tune(
         Path | None,
         typer.Option(help="Folder for trials, summary, specification, figure.", metavar="DIR"),
     ] = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Tune parameters by cross-validation, starting from those given.
 
     Without options: lam, eta, mu0 and beta of FedEPM on Adult, 100 clients.
     """
-    from .._validation import check_choice
-    from ..algorithms import ALGORITHMS
     from ..tuning import tune as do_tune
     from ..tuning._space import parse_space
 
-    chosen = common.make(
-        ALGORITHMS[check_choice("algorithm", algorithm, ALGORITHMS)],
-        common.options_of(ctx, common.OF_ALGORITHM),
-    )
-    goal = common.make_objective(objective, beta, huber_delta)
+    asked = dict(given)
+    given = common.make_private(given, private)
+    chosen = common.make_algorithm(given.get("algorithm", "fedepm"), given)
+    goal = common.make_objective(given)
     searched = parse_space(space, chosen, goal) if space else None
     check_plot(plot)
     out = common.check_out(out)
-    of_data = common.options_of(ctx, common.OF_DATA)
-    federated = common.load_data(seed=seed, objective=objective, **of_data)
+    federated = common.load_data(given, seed, goal)
     try:
         result = do_tune(
             chosen, federated, space=searched, over=over, folds=folds, trials=trials, score=score,
             objective=goal, sampler=sampler, pruner="median" if prune else None, seed=seed,
-            storage=storage, study=study, jobs=jobs, stopping=stopping, rounds=rounds,
-            max_rounds=max_rounds, progress=not (quiet or json),
+            storage=storage, study=study, jobs=jobs, progress=not (quiet or json),
+            **taken(given, "settings"),
         )  # fmt: skip
     except RuntimeError as error:
         raise CommandFailed(str(error)) from None
@@ -128,11 +94,11 @@ def tune(
             where = located(storage)[1]
             told = f"finished trials are kept in {where}, the same command goes on from there"
         raise CommandFailed(f"interrupted, {told}", INTERRUPTED) from None
-    command = run_command(ctx, result)
+    command = run_command(asked | ({"seed": seed} if seed else {}), result)
     record = {**result.to_dict(), "data": federated.summary(), "command": command}
     paths: list[Path] = []
     with common.writing(paths):
-        _write(out, plot, result, record, _data_table(of_data), paths)
+        _write(out, plot, result, record, _absolute(common.data_table(given)), paths)
     if json:
         print(json_module.dumps(record, allow_nan=False))
         return
@@ -145,16 +111,12 @@ def tune(
         print(common.wrote(paths))
 
 
-def run_command(ctx: typer.Context, result: TuneResult) -> str:
+def run_command(given: dict[str, Any], result: TuneResult) -> str:
     """``fedepm run`` with the tuned parameters and what else was given."""
-    given = {
-        name: ctx.params[name]
-        for name in ("algorithm", *common.OF_ALGORITHM, *_OF_RUN, *common.OF_DATA)
-        if common.was_given(ctx, name)
-    }
-    own = (*common.OF_ALGORITHM, *_OF_RUN)
     tuned = result.parameters if result.best.number else {}
-    given |= {name: value for name, value in tuned.items() if name in own}
+    known = {of.name: name for group in ("algorithm", "objective") for name, of in
+             of_group(group).items()}  # fmt: skip
+    given = given | {known[name]: value for name, value in tuned.items() if name in known}
     words = ["fedepm", "run"]
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"
@@ -162,17 +124,13 @@ def run_command(ctx: typer.Context, result: TuneResult) -> str:
             words.append(option if value else f"--no-{option[2:]}")
         elif value is not None:
             words += [option, str(value)]
-    left = [name for name in tuned if name not in own]
+    left = [name for name in tuned if name not in known]
     remark = f"  # without {', '.join(left)}, for which it has no option" if left else ""
     return shlex.join(words) + remark
 
 
-def _data_table(options: dict[str, Any]) -> dict[str, Any]:
-    """The options as a specification names them."""
-    table = {"source": options["data"], **options}
-    del table["data"]
-    if table["scale"]:
-        del table["scale"]
+def _absolute(table: dict[str, Any]) -> dict[str, Any]:
+    """The data of a specification that is read from another folder."""
     if table["source"] not in ("adult", "synthetic"):
         table["source"] = str(Path(table["source"]).absolute())
     return table

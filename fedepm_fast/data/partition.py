@@ -95,10 +95,10 @@ class RandomCuts(Partitioner):
         In [0, 1).
     """
 
-    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="number of clients")
+    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="Number of clients")
     min_share: float = param(
         0.01, check=real(low=0.0, high=1.0, open_high=True),
-        help="least rows of a client, as a share of the mean",
+        help="Least rows of a client, as a share of the mean",
     )  # fmt: skip
     name: ClassVar[str] = "random"
 
@@ -134,7 +134,7 @@ class EqualParts(Partitioner):
     clients : int
     """
 
-    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="number of clients")
+    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="Number of clients")
     name: ClassVar[str] = "equal"
 
     def __post_init__(self) -> None:
@@ -158,11 +158,11 @@ class DirichletLabelSkew(Partitioner):
         Shares are drawn again until every client holds at least so many rows.
     """
 
-    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="number of clients")
+    clients: int = param(check=integer(low=1), symbol="$m$", shown="100", help="Number of clients")
     concentration: float = param(
-        0.5, check=real(low=1e-6, high=1e12), help="of label skew: small is more skewed"
+        0.5, check=real(low=1e-6, high=1e12), help="Of label skew: small is more skewed"
     )
-    min_samples: int = param(1, check=integer(low=1), help="least rows of a client")
+    min_samples: int = param(1, check=integer(low=1), help="Least rows of a client")
     name: ClassVar[str] = "dirichlet"
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
+from .._parameters import param
 from .._validation import check_choice, check_int
 from ..algorithms import ALGORITHMS, PRESETS, Algorithm, Size
 from ..data.sources import Source
@@ -48,10 +49,12 @@ class Cell:
     source: Source
     objective: Objective = field(default_factory=Logistic)
     stopping: StoppingRule | None = None
-    rounds: int | None = None
-    max_rounds: int = 500
-    max_iterations: int | None = None
-    engine: str | None = None
+    rounds: int | None = param(None, help="Run exactly so many rounds", metavar="N")
+    max_rounds: int = param(500, help="Cap on the rounds")
+    max_iterations: int | None = param(None, help="Cap on the local iterations", metavar="N")
+    engine: str | None = param(
+        None, help="compiled or reference", shown="compiled, where there are kernels"
+    )
 
     def __post_init__(self) -> None:
         algorithm, source = self.algorithm, self.source
