@@ -111,8 +111,9 @@ def _merged(of: Mapping[str, Parameter], things: int) -> Parameter:
     first = next(iter(of.values()))
     texts: dict[str, list[str]] = {}
     for thing, parameter in of.items():
-        texts.setdefault(parameter.help, []).append(thing)
-    told = [f"{', '.join(names)}: {text[:1].lower()}{text[1:]}" for text, names in texts.items()]
+        text = parameter.help
+        texts.setdefault(text[:1].lower() + text[1:], []).append(thing)
+    told = [f"{', '.join(names)}: {text}" for text, names in texts.items()]
     said = all(text.startswith("private: ") for text in texts)
     if said or "" in of or (len(texts) == 1 and len(of) == things):
         told = list(texts)
@@ -150,7 +151,7 @@ def option(parameter: Parameter) -> inspect.Parameter:
 
 def _sentence(text: str) -> str:
     """With a capital, unless it begins with a name and what that is or does."""
-    begins_with_name = re.match(r"[\w/, ]+:|[\w/]+(,| or )", text)
+    begins_with_name = re.match(r"[\w/]+(, [\w/]+)*:|[\w/]+(,| or )", text)
     return text + "." if begins_with_name else f"{text[:1].upper()}{text[1:]}."
 
 
