@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -52,10 +52,13 @@ class Objective:
     regularizer: str | None = param(
         None,
         check=choice(REGULARIZERS),
-        help="beta/d divides it by the client's rows, beta does not",
+        help="beta/d or beta: divided by the rows of a client, or not",
         shown="the preset's",
     )
-    weights: tuple[float, ...] | None = field(default=None, kw_only=True)
+    weights: tuple[float, ...] | None = param(
+        None, kw_only=True, shown="all 1", metavar="LIST",
+        help="Weights of the features in the regulariser, separated by commas",
+    )  # fmt: skip
 
     name: ClassVar[str]
     #: What labels are: "classification" (0 and 1), "multiclass" (0 to K - 1) or "regression".
