@@ -1,7 +1,7 @@
 """A page's blocks, run in order as a reader would: ``python pages.py PAGE`` in an empty folder.
 
-Python has one namespace a page and must print what the ``text`` block below says; TOML whose first
-line names a file is written to it; of console blocks the ``fedepm`` commands run. What an extra
+Python has one namespace a page and must print what the ``text`` block below says; TOML and Python
+whose first line names a file are written to it, for later blocks to import; of console blocks the ``fedepm`` commands run. What an extra
 brings cannot be imported until the page has said to install it.
 """
 
@@ -31,6 +31,7 @@ BLOCK = re.compile(
     r"```(?P<language>python|console|toml)\n(?P<code>.*?)```\n(?:\n```text\n(?P<said>.*?)```)?",
     re.S,
 )
+FILE = re.compile(r"# (\S+\.(?:toml|py))\n")
 INSTALL = re.compile(r"pip install '\.\[([\w,]+)\]'")
 
 #: Extras whose libraries no page uses; some look for others that are loaded.
@@ -108,6 +109,7 @@ def run_page(path: Path, *, compile_only: bool) -> None:
     extras = [extra for extra in extras if extra not in FOR_DEVELOPERS]
     hidden = brought(extras) - brought([]) - {"fedepm_fast"}
     sys.meta_path[sys.meta_path.index(PathFinder)] = Installed
+    sys.path.insert(0, "")  # modules of the page's own
     names = {"__name__": "page"}
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start("code"))
@@ -118,16 +120,15 @@ def run_page(path: Path, *, compile_only: bool) -> None:
         Installed.hidden = hidden - brought(installed)
         skip = compile_only or block["mark"] == "only compiled"
         skip = skip or (block["mark"] == "needs" and find_spec(block["what"]) is None)
-        if block["language"] == "python":
+        if name := FILE.match(code):
+            Path(name[1]).write_text(code)
+        if block["language"] == "python" and not name:
             # Lines are those of the page.
             compiled = compile("\n" * line + code, str(path), "exec")
             if not skip:
                 with told(block, path.name, line):
                     exec(compiled, names)
-        elif block["language"] == "toml":
-            if name := re.match(r"# (\S+\.toml)\n", code):
-                Path(name[1]).write_text(code)
-        elif not skip:
+        elif block["language"] == "console" and not skip:
             from fedepm_fast import cli
 
             for arguments in commands(code):
