@@ -1,8 +1,8 @@
 """A page's blocks, run in order as a reader would: ``python pages.py PAGE`` in an empty folder.
 
 Python has one namespace a page and must print what the ``text`` block below says; TOML and Python
-whose first line names a file are written to it, for later blocks to import; of console blocks the ``fedepm`` commands run. What an extra
-brings cannot be imported until the page has said to install it.
+whose first line names a file are written to it, for later blocks; of console blocks the ``fedepm``
+commands run. What an extra brings cannot be imported until the page has said to install it.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from fedepm_fast.kernels.prox import prox_elastic_net, soft_threshold
 from fedepm_fast.kernels.sampling import sample
 from fedepm_fast.kernels.vecmath import exp
 
-#: More than a block or a thread takes; kernels as plain Python take a minute for so many.
-FEATURES = 500 if JIT_DISABLED else 5000
+#: More than a block or a thread takes; plain Python takes minutes for so many.
+FEATURES = 300 if JIT_DISABLED else 5000
 Z = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 ONES = np.ones(4)
 
