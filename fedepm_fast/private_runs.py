@@ -11,21 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import guarantees
 from ._validation import MAX_SEED, check_int
 from .algorithms import Algorithm, FedEPM, PrivacyPlan
 from .callbacks import Callback, RoundInfo, Rounds
 from .data import FederatedData, column_norms
 from .guarantees import (
     GUESSABLE,
-    GUESSED,
     NOT_PRIVATE,
-    OF_THE_SPLIT,
     OWN_MECHANISM,
-    SHARED_SEED,
     SIMULATED,
-    as_true,
     no_guarantee,
-    share_a_seed,
     why_known,
     withdrawn,
 )
@@ -37,29 +33,21 @@ from .participation import clients_per_round, select
 from .randomness import CounterRandomness, Randomness
 from .stopping import NoRule
 
-__all__ = [
-    "GUESSABLE",
-    "GUESSED",
-    "NOT_PRIVATE",
-    "OF_THE_SPLIT",
-    "SHARED_SEED",
-    "SIMULATED",
-    "Open",
-    "Private",
-    "as_true",
-    "check_objective",
-    "check_run",
-    "fresh_seed",
-    "participations",
-    "privacy_plan",
-    "private_problem",
-    "report",
-    "rules_for",
-    "share_a_seed",
-    "uploads",
-]
-
 Array = NDArray[np.float64]
+
+#: What every guarantee takes as public.
+_PUBLIC = (
+    "the clients' sizes",
+    "the clip",
+    "the parameters and the number of rounds",
+    "the selections",
+    "how columns and labels were encoded before the run",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """What runs say, which earlier versions had here."""
+    return getattr(guarantees, name)
 
 
 def fresh_seed() -> int:
@@ -282,12 +270,46 @@ class Private(Open):
         start_given: bool,
     ) -> dict[str, Any]:  # fmt: skip
         self._measure_all(history, every_accuracy)
-        completed = len(history["x"]) - 1
-        found, spent = report(
-            self.algorithm, self.clipped, randomness, rounds, completed, start_given=start_given
-        )
+        found, spent = self._report(randomness, rounds, len(history["x"]) - 1)
+        if start_given:
+            found["public"].append("the starting point, by the user's word")
         history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
         return {"privacy": found}
+
+    def _report(self, randomness: Any, rounds: int, completed: int) -> tuple[dict[str, Any], Array]:
+        """The privacy of a finished run, and what each client has spent before every round.
+
+        `rounds` were planned and so many `completed`: a private run ends early only by what is
+        released. The spending has the shape (completed + 1, m).
+        """
+        algorithm, problem = self.algorithm, self.clipped
+        mechanism = algorithm.mechanism
+        assert mechanism is not None
+        planned = participations(algorithm, problem, randomness, rounds)
+        multipliers = mechanism.noise_multipliers(planned)
+        made = uploads(algorithm, problem, randomness, completed)
+        spent = np.array([mechanism.spent(multipliers, counts) for counts in made])
+        most = float(spent[-1].max())
+        scaling = ["the scaling of the columns, by the user's word"] * mechanism.public_scaling
+        found = {
+            "guarantee": mechanism.guarantee(most) + SIMULATED,
+            "epsilon": most,
+            "delta": getattr(mechanism, "delta", 0.0),
+            "epsilon_clients": spent[-1].tolist(),
+            "relation": "replace-one record of a client; the clients' sizes are public",
+            "client_sizes": problem.data.client_sizes.tolist(),
+            "clip": mechanism.clip,
+            "public": [*_PUBLIC, *scaling],
+            "not_private": NOT_PRIVATE,
+        }
+        if type(randomness) is not CounterRandomness:
+            return withdrawn(found, spent, "none: selections and noise were given from outside")
+        if not mechanism.is_checked():
+            return withdrawn(found, spent, OWN_MECHANISM)
+        if why := why_known(randomness.seed, problem.data.description):
+            # In the history is the account, were the seed secret.
+            return found | no_guarantee(why), spent
+        return found, spent
 
     def _measure(self, x: Array, accuracy: bool = True) -> None:
         """Measure the point of the next round, without the accuracy if that is not asked for."""
@@ -315,52 +337,3 @@ def rules_for(algorithm: Any, objective: Any) -> Open:
         return Open()
     check_objective(objective)
     return Private()
-
-
-def report(
-    algorithm: Algorithm,
-    problem: Problem,
-    randomness: Any,
-    rounds: int,
-    completed: int,
-    *,
-    start_given: bool,
-) -> tuple[dict[str, Any], Array]:
-    """The privacy of a finished run, and what each client has spent before every round.
-
-    `rounds` is what was planned, `completed` what came of it: a private run ends early only by
-    what is released. The spending has the shape (completed + 1, m).
-    """
-    mechanism = algorithm.mechanism
-    assert mechanism is not None
-    planned = participations(algorithm, problem, randomness, rounds)
-    multipliers = mechanism.noise_multipliers(planned)
-    made = uploads(algorithm, problem, randomness, completed)
-    spent = np.array([mechanism.spent(multipliers, counts) for counts in made])
-    most = float(spent[-1].max())
-    found = {
-        "guarantee": mechanism.guarantee(most) + SIMULATED,
-        "epsilon": most,
-        "delta": getattr(mechanism, "delta", 0.0),
-        "epsilon_clients": spent[-1].tolist(),
-        "relation": "replace-one record of a client; the clients' sizes are public",
-        "client_sizes": problem.data.client_sizes.tolist(),
-        "clip": mechanism.clip,
-        "public": [
-            "the clients' sizes",
-            "the clip",
-            "the parameters and the number of rounds",
-            "the selections",
-            "how columns and labels were encoded before the run",
-            *["the scaling of the columns, by the user's word"] * mechanism.public_scaling,
-            *["the starting point, by the user's word"] * start_given,
-        ],
-        "not_private": NOT_PRIVATE,
-    }
-    if type(randomness) is not CounterRandomness:
-        return withdrawn(found, spent, "none: selections and noise were given from outside")
-    if not mechanism.is_checked():
-        return withdrawn(found, spent, OWN_MECHANISM)
-    if why := why_known(randomness.seed, problem.data.description):
-        return found | no_guarantee(why), spent  # in the history the account, were the seed secret
-    return found, spent

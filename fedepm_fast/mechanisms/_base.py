@@ -158,8 +158,7 @@ class Mechanism:
     @classmethod
     def is_checked(cls) -> bool:
         """Whether it is one of this package, whose account has been checked."""
-        package = cls.__module__.rpartition(".")[0]
-        return package == __package__ and MECHANISMS.get(cls.name) is cls
+        return cls.name in MECHANISMS.built_in() and MECHANISMS[cls.name] is cls
 
     def unit(self, randomness: Randomness, tau: int, clients: NDArray[np.intp], n: int) -> Array:
         """Unit noise of `clients` in round `tau`, shape (len(clients), n).

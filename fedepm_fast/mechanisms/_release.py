@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._extras import require
 from .._validation import check_array, check_choice, check_real
-from ._base import MECHANISMS
+from ._base import MECHANISMS, Law
 from ._sensitivity import LARGEST
 
 #: Scales of noise that is drawn: far above the grid, and its tails far from an overflow.
@@ -59,12 +59,12 @@ def release(w: ArrayLike, scale: float, law: str = "laplace") -> NDArray[np.floa
     than the square of grid over scale: nothing, beside the parts in 1e11 by which delta is
     rounded up.
     """
-    check_choice("law", law, MECHANISMS)
+    noise = _law(law)
     vector = check_array("w", w, ndim=1)
     size = float(np.abs(vector).max(initial=0.0))
     if size >= LARGEST:
         raise ValueError(f"w must be below {LARGEST:g} in absolute value, got {size:g}")
-    measurement = _measurement(_check_scale(scale), law)
+    measurement = _measurement(_check_scale(scale), noise)
     return np.array(measurement(vector.tolist()), dtype=np.float64)
 
 
@@ -94,13 +94,13 @@ def release_scale(sensitivity: float, noise_multiplier: float, law: str = "lapla
     ValueError, TypeError
         Naming the argument.
     """
-    check_choice("law", law, MECHANISMS)
+    noise = _law(law)
     sensitivity = check_real("sensitivity", sensitivity, low=0.0, open_low=True)
     multiplier = check_real("noise_multiplier", noise_multiplier, low=0.0, open_low=True)
     scale = _check_scale(sensitivity * multiplier)
-    most = MECHANISMS[law].law.most(Fraction(multiplier))
+    most = noise.most(Fraction(multiplier))
     for _ in range(_MOST_ROUNDING):
-        spends = _measurement(scale, law).map(sensitivity)
+        spends = _measurement(scale, noise).map(sensitivity)
         if math.isfinite(spends) and Fraction(spends) <= most:
             return scale
         scale = math.nextafter(scale, math.inf)
@@ -110,14 +110,19 @@ def release_scale(sensitivity: float, noise_multiplier: float, law: str = "lapla
     )
 
 
+def _law(name: str) -> Law:
+    checked = {name: cls.law for name, cls in MECHANISMS.items() if cls.is_checked()}
+    return checked[check_choice("law", name, checked)]
+
+
 def _check_scale(scale: float) -> float:
     return check_real("scale", scale, low=LEAST_SCALE, high=LARGEST_SCALE)
 
 
-def _measurement(scale: float, law: str) -> Any:
+def _measurement(scale: float, law: Law) -> Any:
     """OpenDP's mechanism for vectors of floats."""
     dp = require("opendp.prelude", "privacy", "privacy.release")
     dp.enable_features("contrib")
     # Without a grid given it is the finest, and nothing is rounded to it.
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-    return MECHANISMS[law].law.measurement(dp, domain, scale)
+    return law.measurement(dp, domain, scale)

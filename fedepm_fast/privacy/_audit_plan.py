@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,16 +104,11 @@ class Plan:
             outcome = simulate(
                 algorithm, problem, CounterRandomness(seed), NoRule(), max_rounds=rounds,
                 start=self.start, every_accuracy=False,
-                callback=functools.partial(_reached, last),
+                callback=partial(_reached, last),
             )  # fmt: skip
-            points = outcome.history["x"]
-            if len(points) <= last:
-                raise ValueError(
-                    f"algorithm must make {rounds} uploads, a run ended after {len(points) - 1} "
-                    f"({'; '.join(REASONS[name] for name in outcome.reasons)})"
-                )
+            points = points_of(outcome, last, rounds)
             Z.append(outcome.Z)
-        x = np.asarray(points)[:rounds]
+        x = points[:rounds]
         plan = algorithm.plan(problem, np.full(m, rounds))
         everyone = np.arange(m)
         scale = [
@@ -224,3 +220,20 @@ class Plan:
 
 def _reached(last: int, info: RoundInfo) -> bool:
     return info.tau >= last
+
+
+def points_of(outcome: Any, last: int, rounds: int) -> Array:
+    """The server's points of a run to round `last`.
+
+    Raises
+    ------
+    ValueError
+        If it ended before.
+    """
+    points = outcome.history["x"]
+    if len(points) <= last:
+        raise ValueError(
+            f"algorithm must make {rounds} uploads, a run ended after {len(points) - 1} "
+            f"({'; '.join(REASONS[name] for name in outcome.reasons)})"
+        )
+    return np.asarray(points)

@@ -26,9 +26,9 @@ from ..data import FederatedData
 from ..objectives import Logistic, Problem
 from ..randomness import CounterRandomness
 from ..reference import fedepm_iterates
-from ..stopping import REASONS, NoRule
+from ..stopping import NoRule
 from ._audit_bounds import Audit, lower_bound
-from ._audit_plan import Plan
+from ._audit_plan import Plan, points_of
 
 Array = NDArray[np.float64]
 
@@ -134,13 +134,7 @@ def _runs(
             algorithm, problem, CounterRandomness(seed, trial), NoRule(), max_rounds=rounds,
             start=start, every_accuracy=False,
         )  # fmt: skip
-        points = outcome.history["x"]
-        if len(points) <= rounds:
-            raise ValueError(
-                f"algorithm must make {rounds} uploads, run {trial} ended after "
-                f"{len(points) - 1} ({'; '.join(REASONS[name] for name in outcome.reasons)})"
-            )
-        seen[:, trial] = points
+        seen[:, trial] = points_of(outcome, rounds, rounds)
     return seen
 
 

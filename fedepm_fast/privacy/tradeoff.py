@@ -48,35 +48,29 @@ class Tradeoff:
         return sorted({row["total_epsilon"] for row in self.rows})
 
     def __str__(self) -> str:
-        table = [["epsilon", "f(x)/m", "closed", "worst tenth", "accuracy"]]
-        for epsilon in self.epsilons:
-            closed = self.column("closed", epsilon)
-            table.append(
-                [
-                    f"{epsilon:g}",
-                    _number(np.median(self.column("mean_objective", epsilon))),
-                    *(
-                        f"{share:.1%}" if abs(share) < 1e4 else f"{100 * share:.3g}%"
-                        for share in (np.median(closed), np.quantile(closed, 0.1))
-                    ),
-                    f"{np.median(self.column('accuracy', epsilon)):.4f}",
-                ]
-            )
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        widths = [max(*pair) for pair in zip(widths, (8, 8, 7, 11, 8), strict=True)]
-        lines = [
-            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in table
-        ]
-        first = self.rows[0]
+        heads = ("epsilon", "f(x)/m", "closed", "worst tenth", "accuracy")
+        table = [heads, *map(self._row, self.epsilons)]
+        least = zip((8, 8, 7, 11, 8), zip(*table, strict=True), strict=True)
+        widths = [max(width, *map(len, column)) for width, column in least]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in table]
         optimum, accuracy = (
             np.median([row[name] for row in self.rows]) for name in ("optimum", "optimum_accuracy")
         )
         lines.append(
             f"without privacy {_number(optimum)} (optimum), accuracy {accuracy:.4f}; "
-            f"majority class {first['majority']:.4f}"
+            f"majority class {self.rows[0]['majority']:.4f}"
         )
         return "\n".join(lines)
+
+    def _row(self, epsilon: float) -> tuple[str, ...]:
+        closed = self.column("closed", epsilon)
+        shares = np.median(closed), np.quantile(closed, 0.1)
+        return (
+            f"{epsilon:g}",
+            _number(np.median(self.column("mean_objective", epsilon))),
+            *(f"{v:.1%}" if abs(v) < 1e4 else f"{100 * v:.3g}%" for v in shares),
+            f"{np.median(self.column('accuracy', epsilon)):.4f}",
+        )
 
     def plot(self) -> Figure:
         """f(x)/m and accuracy against the total epsilon."""
@@ -160,11 +154,7 @@ def tradeoff(
     rows: list[dict[str, Any]] = []
     for trial in range(trials):
         data = split(seed + trial)
-        problem = make_problem(FedEPM(), data)
-        best = problem.optimum(method="newton")
-        m = data.n_clients
-        start = float(problem.total_value(np.zeros(problem.n_parameters))) / m
-        share = float(data.labels.mean())
+        of_split, start = _of_split(data)
         for epsilon in budgets:
             settings = private_settings(epsilon)
             rounds = settings.pop("rounds")
@@ -175,22 +165,28 @@ def tradeoff(
                     seed=seed + trial, every_accuracy=False,
                 )
             )  # fmt: skip
+            f = result.mean_objective
             rows.append(
                 {
-                    "total_epsilon": epsilon,
-                    "trial": trial,
-                    "seed": seed + trial,
-                    "mean_objective": result.mean_objective,
-                    "accuracy": result.accuracy,
-                    "closed": (start - result.mean_objective) / (start - best.value / m),
-                    "optimum": best.value / m,
-                    "optimum_accuracy": problem.accuracy(best.x),
-                    "majority": max(share, 1 - share),
-                    "rounds": rounds,
-                    **settings,
-                    "guarantee": result.guarantee,
+                    "total_epsilon": epsilon, "trial": trial, "seed": seed + trial,
+                    "mean_objective": f, "accuracy": result.accuracy,
+                    "closed": (start - f) / (start - of_split["optimum"]), **of_split,
+                    "rounds": rounds, **settings, "guarantee": result.guarantee,
                 }
-            )
+            )  # fmt: skip
             if progress is not None:
                 progress(len(rows), trials * len(budgets))
     return Tradeoff(rows)
+
+
+def _of_split(data: FederatedData) -> tuple[dict[str, Any], float]:
+    """What runs on these data are compared with, and f(0)/m."""
+    problem = make_problem(FedEPM(), data)
+    best, m = problem.optimum(method="newton"), data.n_clients
+    share = float(data.labels.mean())
+    found = {
+        "optimum": best.value / m,
+        "optimum_accuracy": problem.accuracy(best.x),
+        "majority": max(share, 1 - share),
+    }
+    return found, float(problem.total_value(np.zeros(problem.n_parameters))) / m

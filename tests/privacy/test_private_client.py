@@ -353,14 +353,14 @@ def test_threads_with_one_ledger_get_one_upload(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 4 and len(set(found)) == 1
+    assert len(found) == 4 and set(found) == {clients[0]._ledger.read().point.tobytes()}
     assert clients[0].spent.uploads == 1
 
 
 @pytest.mark.parametrize("way", ["removed", "replaced"])
 def test_a_client_whose_lock_is_gone_hands_out_no_second_upload(way, tmp_path, monkeypatch):
     one, compute = client(tmp_path / "0"), PrivateClient._upload
-    others = []
+    others, written = [], []
 
     def meanwhile(self: PrivateClient, *given: Any) -> Any:
         entry = compute(self, *given)
@@ -369,13 +369,16 @@ def test_a_client_whose_lock_is_gone_hands_out_no_second_upload(way, tmp_path, m
         if way == "replaced":
             (tmp_path / "0.lock").write_bytes(b"of a ledger\n")
         others.append(client(tmp_path / "0").train(np.ones(N), 0))
+        written.append((tmp_path / "0").read_bytes())
         return entry
 
     monkeypatch.setattr(PrivateClient, "_upload", meanwhile)
     mine = one.train(np.zeros(N), 0)
     np.testing.assert_array_equal(mine.values, others[0].values)
     assert mine.scale == others[0].scale
-    assert one.spent.uploads == 1
+    # The ledger has that upload still: two that overwrote one another would count as one, too.
+    assert (tmp_path / "0").read_bytes() == written[0]
+    np.testing.assert_array_equal(one._ledger.read().point, others[0].values)
     # Nor does a first point replace an upload, or a new ledger one that is there.
     two, read = client(tmp_path / "1"), Ledger.read
 
