@@ -45,6 +45,9 @@ def compare(
     chosen = [
         common.make_algorithm(name.strip(), given, lenient=True) for name in algorithms.split(",")
     ]
+    for name in taken(given, "algorithm"):
+        if not any(hasattr(algorithm, name) for algorithm in chosen):
+            raise ValueError(f"{name} is not a parameter of {algorithms.replace(',', ', ')}")
     goal = common.make_objective(given)
     federated = common.load_data(given, seed, goal)
     out = common.check_out(out)
