@@ -60,9 +60,7 @@ def make_private(
 
     The default number of rounds is there too. The scaling of Adult is public.
     """
-    from .._parameters import parameters
-    from .._validation import check_choice, check_parameters
-    from ..privacy import MECHANISMS
+    from ..mechanisms import as_mechanism
     from ..privacy.defaults import private_settings
 
     asked = taken(given, "mechanism")
@@ -73,15 +71,12 @@ def make_private(
     for name, instead in (("epsilon", "--total-epsilon"), ("max_rounds", "--rounds")):
         if name in given:
             raise ValueError(f"{name} has no meaning with --private: give {instead}")
-    name = asked.pop("mechanism", "gaussian" if "delta" in asked else "laplace")
-    law = MECHANISMS[check_choice("mechanism", name, MECHANISMS)]
-    check_parameters(f"mechanism {name!r}", asked, list(parameters(law)))
     if "epsilon_per_round" not in asked and "total_epsilon" not in asked:
         raise ValueError("total_epsilon must be given, what each client may spend")
     settings = {}
     if public_scaling is None and given.get("data", "adult") == "adult":
         asked["public_scaling"] = True
-    made = law(**asked)
+    made = as_mechanism(**asked)
     if made.total_epsilon is not None:
         settings = private_settings(made.total_epsilon)
     if given.get("stopping") == "none":

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._docstrings import inherit_parameters
-from .._parameters import check_fields, choice, param, real
+from .._parameters import Around, check_fields, choice, param, real
 from .._registry import LOSSES, Registry
 from .._validation import check_array, check_choice, check_parameters
 from ..kernels._labels import check_labels
@@ -48,7 +48,11 @@ class Objective:
         weights_j * w_j^2``. All 1 by default; 0 leaves a feature, an intercept say, alone.
     """
 
-    beta: float = param(1e-3, check=real(low=0.0), help="weight of the l2 regulariser")
+    beta: float = param(
+        1e-3, check=real(low=0.0), search=Around(1e4, 10.0), symbol=r"$\beta$",
+        label=r"regulariser $\beta$", help="weight of the l2 regulariser",
+    )  # fmt: skip
+
     regularizer: str | None = param(
         None,
         check=choice(REGULARIZERS),

@@ -5,6 +5,10 @@ One file each, with its law and its account; `MECHANISMS` has them by name.
 
 from __future__ import annotations
 
+from typing import Any
+
+from .._parameters import parameters
+from .._validation import check_choice, check_parameters
 from ._base import MECHANISMS, Law, Mechanism, at_least
 from ._paper import PaperNoise
 from ._release import release, release_scale
@@ -23,6 +27,23 @@ from ._sensitivity import (
 from .gaussian import GaussianMechanism
 from .laplace import LaplaceMechanism
 
+
+def as_mechanism(mechanism: str | None = None, **options: Any) -> Mechanism:
+    """The mechanism of that name with these parameters; by default Gaussian noise with a `delta`,
+    else Laplace.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the parameter.
+    """
+    if mechanism is None:
+        mechanism = "gaussian" if "delta" in options else "laplace"
+    cls = MECHANISMS[check_choice("mechanism", mechanism, MECHANISMS)]
+    check_parameters(f"mechanism {mechanism!r}", options, list(parameters(cls)))
+    return cls(**options)
+
+
 __all__ = [
     "FOR_ROUNDING",
     "LARGEST",
@@ -33,6 +54,7 @@ __all__ = [
     "Law",
     "Mechanism",
     "PaperNoise",
+    "as_mechanism",
     "at_least",
     "clip_rows",
     "clipped_data",

@@ -6,22 +6,23 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .._grid import as_axis, check_zips, combinations, is_axis
+from .._parameters import parameters
 from .._validation import check_choice, prefixed
 from ..algorithms import ALGORITHMS, Algorithm
 from ..data import sources
-from ..objectives import Objective, as_objective
+from ..mechanisms import MECHANISMS, as_mechanism
+from ..objectives import OBJECTIVES, Objective, as_objective
 from ..stopping import RULES, StoppingRule
 from ._cells import Cell
 
-_OBJECTIVE = ("objective", "beta", "regularizer", "delta", "classes")
-_SETTINGS = ("stopping", "rounds", "max_rounds", "max_iterations", "engine")
-_TOP = ("data", "algorithm", "zip", "trials", "seed", *_OBJECTIVE, *_SETTINGS)
-
+#: What a cell has of its own, beside algorithm, source and objective.
+_SETTINGS = tuple(
+    name for name in parameters(Cell) if name not in ("algorithm", "source", "objective")
+)
 
 T = TypeVar("T")
 
@@ -47,8 +48,12 @@ def read_dict(
     specification: Mapping[str, Any], read: Reader | None = None
 ) -> tuple[list[Cell], Any, Any]:
     """Cells, trials and seeds from tables; data are read by `read`."""
-    top = dict(specification)
-    _check_keys(top, _TOP)
+    losses = _options(OBJECTIVES)
+    # A parameter's own name is understood, too, where its option has another.
+    other = {name: option for option, name in losses.items() if name != option}
+    top = {other.get(key, key): value for key, value in specification.items()}
+    known = ("data", "algorithm", "zip", "trials", "seed", "objective", *losses, *_SETTINGS)
+    _check_keys(top, known)
     zips = check_zips(top.pop("zip", ()))
     seed, number = top.pop("seed", 0), top.pop("trials", 1)
     tables = {
@@ -81,7 +86,7 @@ def _cells(
         names = as_axis("name", algorithm.get("name", "fedepm"))
         kinds = [ALGORITHMS[check_choice("name", name, ALGORITHMS)] for name in names]
         for kind in kinds:
-            allowed = ("name", *(f.name for f in fields(kind)))
+            allowed = ("name", *parameters(kind), *_options(MECHANISMS))
             _check_keys(algorithm, allowed, f" of {kind.name!r}")
     axes = {**top, **data, **algorithm}
     # A group whose axes this pair of tables has none of is another pair's.
@@ -91,7 +96,7 @@ def _cells(
     for values in chosen:
         with prefixed(algorithm_name):
             made = _algorithm({name: values[name] for name in algorithm})
-        goal = _objective({name: values[name] for name in _OBJECTIVE if name in top})
+        goal = _objective({name: values[name] for name in top if name not in _SETTINGS})
         with prefixed(data_name):
             source = read({name: values[name] for name in data}, goal)
         settings = {name: values[name] for name in _SETTINGS if name in top}
@@ -101,19 +106,29 @@ def _cells(
             yield Cell(made, source, goal, **settings)
 
 
+def _options(registry: Mapping[str, type]) -> dict[str, str]:
+    """The names of the parameters of everything of a registry, by what specifications call them."""
+    return {of.option: name for cls in registry.values() for name, of in parameters(cls).items()}
+
+
 def _algorithm(values: dict[str, Any]) -> Algorithm:
-    return ALGORITHMS[values.pop("name", "fedepm")](**values)
+    cls = ALGORITHMS[values.pop("name", "fedepm")]
+    private = {n: values.pop(n) for n in ("mechanism", *_options(MECHANISMS)) if n in values}
+    if private:
+        values["mechanism"] = as_mechanism(**private)
+    return cls(**values)
 
 
 def _objective(values: dict[str, Any]) -> Objective:
-    return as_objective(values.pop("objective", "logistic"), **values)
+    names, objective = _options(OBJECTIVES), values.pop("objective", "logistic")
+    return as_objective(objective, **{names[key]: value for key, value in values.items()})
 
 
 def _rule(value: Any) -> StoppingRule:
     """A rule by its name, or ``{rule = "released", tolerance = 1e-8}``."""
     given = dict(value) if isinstance(value, Mapping) else {"rule": value}
     kind = RULES[check_choice("stopping", given.pop("rule", None), RULES)]
-    _check_keys(given, [f.name for f in fields(kind)], f" of the stopping rule {kind.name!r}")
+    _check_keys(given, list(parameters(kind)), f" of the stopping rule {kind.name!r}")
     return kind(**given)
 
 

@@ -11,8 +11,9 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from .._grid import is_axis
+from .._parameters import Among, parameters
 from .._validation import check_choice, check_int, check_real, prefixed
-from ..algorithms import Algorithm, FedEPM, SFedAvg, SFedProx
+from ..algorithms import Algorithm
 from ..objectives import Objective
 from ..store._where import as_number
 
@@ -102,28 +103,23 @@ def default_space(algorithm: Algorithm, objective: Objective) -> Space:
         For an algorithm of the user's own, or a value that no logarithmic scale has.
     """
 
-    def around(owner: Any, name: str, below: float, above: float) -> Range:
-        value = getattr(owner, name)
-        if not value > 0:
-            raise ValueError(f"space must be given where {name} is 0: no logarithmic scale has it")
-        return Range(value / below, value * above, log=True)
-
+    space = {name: _searched(algorithm, name) for name in algorithm.tuned}
+    if not space:
+        raise ValueError(f"space must be given for {type(algorithm).__name__}, it has no default")
     # The score has no regulariser: were beta not tuned, the others would be tuned to stop early.
-    beta = {"beta": around(objective, "beta", 1e4, 10.0)} if objective.beta else {}
-    if isinstance(algorithm, FedEPM):
-        return {
-            "lam": around(algorithm, "lam", 100.0, 100.0),
-            "eta": around(algorithm, "eta", 100.0, 100.0),
-            "mu0": around(algorithm, "mu0", 20.0, 20.0),
-            **beta,
-        }
-    if isinstance(algorithm, (SFedAvg, SFedProx)):
-        steps = tuple(sorted({4, 8, 12, 16, 20, algorithm.local_steps}))
-        space: Space = {"learning_rate": around(algorithm, "learning_rate", 30.0, 30.0)}
-        if isinstance(algorithm, SFedProx):
-            space["prox"] = around(algorithm, "prox", 1000.0, 1000.0)
-        return {**space, "local_steps": Choices(steps), **beta}
-    raise ValueError(f"space must be given for {type(algorithm).__name__}, it has no default")
+    return {**space, **({"beta": _searched(objective, "beta")} if objective.beta else {})}
+
+
+def _searched(owner: Any, name: str) -> Axis:
+    """The axis of a parameter about its value, as its field says."""
+    how, value = parameters(type(owner))[name].search, getattr(owner, name)
+    if isinstance(how, Among):
+        return Choices(tuple(sorted({*how.values, value})))
+    if how is None or not value > 0:
+        raise ValueError(
+            f"space must be given where {name} is {value}: no logarithmic scale has it"
+        )
+    return Range(value / how.below, value * how.above, log=True)
 
 
 def as_space(space: Any, algorithm: Algorithm, objective: Objective) -> Space:

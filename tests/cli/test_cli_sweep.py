@@ -26,6 +26,7 @@ from fedepm_fast import (
     sweep,
 )
 from fedepm_fast.data import partition, sources
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
 from fedepm_fast.stopping import ReleasedRule
 from fedepm_fast.sweeps._cells import Cell
 
@@ -185,7 +186,8 @@ def test_a_specification_of_a_loss_with_a_parameter():
         ({"local_steps = [2, 4]": "local_steps = '2'"}, "[[algorithm]] 1 local_steps must be an"),
         ({"local_steps = [2, 4]": "learning_rate = 1"},
          "[[algorithm]] 1 key 'learning_rate' is unknown, those of 'fedepm' are name, local_steps"),
-        ({"\"sfedprox\"]": "\"sgd\"]"}, "[[algorithm]] 2 name must be one of 'fedepm', 'sfedavg'"),
+        ({"\"sfedprox\"]": "\"sgd\"]"}, 
+         "[[algorithm]] 2 name must be one of 'fedepm', 'scaffold', 'sfedavg'"),
         ({"[[algorithm]]\nname = \"fedepm\"\nlocal_steps = [2, 4]": "algorithm = 3",
           "[[algorithm]]\nname = [\"sfedavg\", \"sfedprox\"]": ""},
          "key 'algorithm' is unknown, those of 'synthetic'"),
@@ -575,3 +577,29 @@ def test_a_bad_plot_is_found_before_any_run(capsys, tmp_path, options, message):
     code, _, err = fedepm(capsys, "sweep", spec, *options)
     assert code == 2 and message in err and len(err.splitlines()) == 1
     assert not (tmp_path / "a.sqlite").exists()
+
+
+def test_a_specification_of_mechanisms(tmp_path):
+    path = tmp_path / "private.toml"
+    path.write_text(
+        'rounds = 3\n[algorithm]\nmechanism = ["laplace", "gaussian"]\ntotal_epsilon = [1, 2.5]\n'
+        "delta = 1e-6\nclip = 0.1\npublic_scaling = true\n"
+    )
+    found = [cell.algorithm.mechanism for cell in Sweep.from_toml(path).cells]
+    assert found == [
+        kind(total_epsilon=epsilon, delta=1e-6, clip=0.1, public_scaling=True)
+        for kind in (LaplaceMechanism, GaussianMechanism)
+        for epsilon in (1.0, 2.5)
+    ]
+    path.write_text("rounds = 3\n[algorithm]\ntotal_epsilon = 1\nepsilon_per_round = 1\n")
+    with pytest.raises(ValueError, match="exactly one of total_epsilon and epsilon_per_round"):
+        Sweep.from_toml(path)
+
+
+@pytest.mark.parametrize("key", ["huber_delta", "delta"])
+def test_a_parameter_of_a_loss_has_the_name_of_its_option_and_its_own(tmp_path, key):
+    path = tmp_path / "huber.toml"
+    path.write_text(f'objective = "huber"\n{key} = [0.5, 2.0]\n[data]\nsource = "synthetic"\n')
+    cells = Sweep.from_toml(path).cells
+    assert [cell.objective.delta for cell in cells] == [0.5, 2.0]
+    assert [cell.parameters["delta"] for cell in cells] == [0.5, 2.0]
