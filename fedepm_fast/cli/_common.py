@@ -58,8 +58,9 @@ def make_private(
 ) -> dict[str, Any]:
     """`given` with the mechanism and the defaults that its budget has; refused unless `private`.
 
-    The default number of rounds is there too. The scaling of Adult is public.
+    The default number of rounds is there too. The scaling of some datasets is public.
     """
+    from ..data.sources import is_scaling_public
     from ..mechanisms import as_mechanism
     from ..privacy.defaults import private_settings
 
@@ -74,7 +75,7 @@ def make_private(
     if "epsilon_per_round" not in asked and "total_epsilon" not in asked:
         raise ValueError("total_epsilon must be given, what each client may spend")
     settings = {}
-    if public_scaling is None and given.get("data", "adult") == "adult":
+    if public_scaling is None and is_scaling_public(given.get("data", "adult")):
         asked["public_scaling"] = True
     made = as_mechanism(**asked)
     if made.total_epsilon is not None:
@@ -103,10 +104,13 @@ def load_data(given: Mapping[str, Any], seed: int, objective: Objective) -> Fede
 
 def data_table(given: Mapping[str, Any]) -> dict[str, Any]:
     """The data that the options name, as a specification has them."""
+    from ..data import DATASETS
+
     own = taken(given, "data")
     table = {"source": own.pop("data", "adult"), **own}
-    if table["source"] == "adult" and not table.get("scale", True):
-        raise ValueError("no_scale is for a file or --data synthetic, Adult comes scaled")
+    if table["source"] in DATASETS and not table.get("scale", True):
+        label = DATASETS[table["source"]].label
+        raise ValueError(f"no_scale is for a file or --data synthetic, {label} comes scaled")
     if table.get("scale"):
         del table["scale"]
     return table

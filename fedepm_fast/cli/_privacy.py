@@ -153,6 +153,7 @@ def tradeoff(
 ) -> None:
     """What privacy costs: f(x)/m and accuracy against each client's total epsilon."""
     from .._progress import bars
+    from ..data.sources import is_scaling_public
     from ..objectives import Logistic
     from ..privacy.tradeoff import tradeoff as compute
 
@@ -171,7 +172,7 @@ def tradeoff(
     with bars(common.live(quiet or json), transient=True) as show:
         found = compute(
             split, epsilons=budgets, trials=trials, seed=seed,
-            public_scaling=public_scaling or given.get("data", "adult") == "adult",
+            public_scaling=public_scaling or is_scaling_public(given.get("data", "adult")),
             progress=None if show is None else partial(show, "runs"),
         )  # fmt: skip
     lines = [str(found), f"privacy guarantee: {found.rows[0]['guarantee']}"]

@@ -131,7 +131,9 @@ def run_command(given: dict[str, Any], result: TuneResult) -> str:
 
 def _absolute(table: dict[str, Any]) -> dict[str, Any]:
     """The data of a specification that is read from another folder."""
-    if table["source"] not in ("adult", "synthetic"):
+    from ..data import DATASETS
+
+    if table["source"] not in (*DATASETS, "synthetic"):
         table["source"] = str(Path(table["source"]).absolute())
     return table
 

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from ._federated import FederatedData
 from ._labels import TASKS, class_labels
+from ._named import DATASETS, Dataset
 from ._scaling import column_norms, divide_columns
+from .partition import PARTITIONERS
 
-__all__ = ["TASKS", "FederatedData", "class_labels", "column_norms", "divide_columns"]
+__all__ = [
+    "DATASETS",
+    "PARTITIONERS",
+    "TASKS",
+    "Dataset",
+    "FederatedData",
+    "class_labels",
+    "column_norms",
+    "divide_columns",
+]
 
-FederatedData.__module__ = __name__  # where documentation and pickles name it
+for _public in (FederatedData, Dataset):
+    _public.__module__ = __name__  # where documentation and pickles name them

@@ -11,14 +11,12 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .. import datasets
 from .._parameters import check_fields, integer, param, parameters
 from .._validation import (
     MAX_SEED,
@@ -32,7 +30,8 @@ from .._validation import (
 )
 from . import loaders, synthetic
 from ._federated import FederatedData
-from ._labels import TASKS
+from ._named import DATASETS
+from ._table import Table
 from .partition import PARTITIONERS, ByColumn, Partitioner
 
 CLIENTS = 100
@@ -75,47 +74,9 @@ class Source:
         raise NotImplementedError
 
 
-class Table(NamedTuple):
-    """Rows that are ready to be dealt: labels mapped, columns scaled."""
-
-    name: str
-    held: FederatedData
-    """All rows, as one client's."""
-    content: str
-    """SHA-256 of the rows and labels before any scaling, whose last bits may depend on the
-    machine."""
-    scale: str | None
-    clients: NDArray[Any] | None = None
-    """The client of every row, where the file names it."""
-
-    @classmethod
-    def prepare(cls, name: str, loaded: Any, *, task: str, scale: str | None, source: str) -> Table:
-        """Check, map and scale what a loader gives."""
-        content = _one_client(loaded, task, None, source).content_hash()
-        held = _one_client(loaded, task, scale, source)
-        return cls(name, held, content, scale, getattr(loaded, "clients", None))
-
-
-def _one_client(loaded: Any, task: str, scale: str | None, source: str) -> FederatedData:
-    """All rows that a loader gives, as one client's."""
-    return FederatedData.split(
-        loaded.features,
-        loaded.labels,
-        np.zeros(np.shape(loaded.labels)),
-        task=task,
-        scale=scale,
-        feature_names=loaded.feature_names,
-        description={"source": source, **getattr(loaded, "note", {})},
-    )
-
-
-@cache
 def read_adult() -> Table:
     """The Adult table, as `datasets.adult` deals it."""
-    raw = datasets.unscaled_adult()
-    content = _one_client(raw, TASKS[0], None, "Adult").content_hash()
-    held = datasets.adult(partition=ByColumn(np.zeros(len(raw.labels))))
-    return Table("adult", held, content, "unit-norm")
+    return DATASETS["adult"].prepared()
 
 
 @dataclass(frozen=True)
@@ -346,7 +307,32 @@ def allowed_options(source: Any) -> tuple[str, ...]:
     """What `from_options` takes beside ``source``."""
     if source == "synthetic":
         return _SYNTHETIC
-    return _HOW if source == "adult" else (*_HOW, *_FILE)
+    return _HOW if source in DATASETS else (*_HOW, *_FILE)
+
+
+def names_shown() -> str:
+    """The names that a source may have, for messages."""
+    return ", ".join(map(repr, (*DATASETS, "synthetic")))
+
+
+def is_scaling_public(source: Any) -> bool:
+    """Whether the norms of a source's columns are public, so that a private run may use them."""
+    return source in DATASETS and DATASETS[source].public_scaling
+
+
+def table_of(
+    source: str | os.PathLike[str],
+    *,
+    loss: Any,
+    read: Callable[..., Table] = read_table,
+    **options: Any,
+) -> Table:
+    """The table of a dataset or, with the options of `read_table`, of a file, for a loss."""
+    if not isinstance(source, str) or source not in DATASETS:
+        return read(source, **options, task=loss.task)
+    found = DATASETS[source]
+    found.check_loss(loss)
+    return found.prepared()
 
 
 def from_options(
@@ -360,7 +346,8 @@ def from_options(
     Parameters
     ----------
     options : mapping
-        ``source`` is ``"adult"`` (the default), ``"synthetic"`` or the path of a file; the
+        ``source`` is the name of a dataset (by default ``"adult"``), ``"synthetic"`` or the path
+        of a file, ``"./adult"`` if it has the name of a dataset; the
         others are those of the source and of its partitioner, which ``partition`` names.
         ``scale`` may be a bool.
     loss : Objective
@@ -377,7 +364,7 @@ def from_options(
     source = given.pop("source", "adult")
     if not isinstance(source, (str, os.PathLike)):
         raise ArgumentTypeError(
-            "source", f"must be 'adult', 'synthetic' or the path of a file, got {source!r}"
+            "source", f"must be {names_shown()} or the path of a file, got {source!r}"
         )
     allowed = allowed_options(source)
     for name in given:
@@ -391,15 +378,9 @@ def from_options(
             given.setdefault("n_classes", loss.classes)
         return Synthetic(task=synthetic.BY_TASK[loss.task], **given)
     how = {name: given.pop(name) for name in _HOW if name in given}
-    if source == "adult":
-        if loss.task == "regression":
-            raise ArgumentValueError(
-                "objective", f"must be of two classes for adult, got {loss.name!r}"
-            )
-        return Partitioned(read_adult(), make_partition(**how))
     if how and given.get("client_column") is not None:
         raise ValueError(f"{next(iter(how))} and client_column exclude each other")
-    table = read(source, **given, task=loss.task)
+    table = table_of(source, loss=loss, read=read, **given)
     # A file may name the client of every row; an explicit choice goes before that.
     if table.clients is not None and not how:
         return Partitioned(table, ByColumn(table.clients))

@@ -19,8 +19,9 @@ from ..data.sources import (
     Source,
     Synthetic,
     from_options,
-    read_adult,
+    names_shown,
     read_table,
+    table_of,
 )
 from ..objectives import Objective, Problem, as_objective
 from ..randomness import split_seed
@@ -195,11 +196,11 @@ def _sources(data: Any, clients: Any, partition: Any, goal: Objective) -> list[S
         given = {name: value for name, value in given.items() if value is not None}
         if isinstance(one, (Source, FederatedData)):
             for name in given:
-                raise ValueError(f"{name} is for adult or a file, these data are split already")
+                raise ValueError(f"{name} is for a dataset or a file, these data are split already")
             found.append(one if isinstance(one, Source) else Fixed(one))
         elif not isinstance(one, (str, os.PathLike)):
             raise TypeError(
-                "data must be 'adult', 'synthetic', a path, FederatedData or a source, "
+                f"data must be {names_shown()}, a path, FederatedData or a source, "
                 f"got {type(one).__name__}"
             )
         else:
@@ -218,8 +219,7 @@ def _named_sources(source: str, given: dict[str, Any], goal: Objective) -> list[
     read = cache(read_table)
     found: list[Source] = []
     for way in made:
-        table = read_adult() if source == "adult" else read(source, task=goal.task)
-        found.append(Partitioned(table, way))
+        found.append(Partitioned(table_of(source, loss=goal, read=read), way))
     for way, clients in itertools.product(named, grid(dict, **given)):
         options = {"source": source, **way, **clients}
         found.append(from_options(options, loss=goal, read=read))

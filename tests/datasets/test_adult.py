@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib
 import os
 import subprocess
 import sys
@@ -86,12 +87,15 @@ def test_building_says_what_is_missing(tmp_path):
     assert not (tmp_path / "built.npz").exists()
 
 
+HOME = importlib.import_module("fedepm_fast.datasets.adult")
+
+
 @pytest.mark.parametrize("at", [100, 50_000, 150_000, 250_000, 330_000])
 def test_damage_within_the_file_is_noticed(tmp_path, monkeypatch, at):
     content = bytearray(datasets.ADULT.read_bytes())
     content[at] ^= 0xFF
     (tmp_path / "adult.npz").write_bytes(bytes(content))
-    monkeypatch.setattr(datasets, "ADULT", tmp_path / "adult.npz")
+    monkeypatch.setattr(HOME, "ADULT", tmp_path / "adult.npz")
     with pytest.raises(ValueError, match=r"adult\.npz is damaged"):
         datasets.load_adult()
 
@@ -111,7 +115,7 @@ def test_ready_split():
 
 def test_a_missing_or_damaged_file_is_named(tmp_path, monkeypatch):
     damaged = tmp_path / "adult.npz"
-    monkeypatch.setattr(datasets, "ADULT", damaged)
+    monkeypatch.setattr(HOME, "ADULT", damaged)
     with pytest.raises(FileNotFoundError, match=r"the packaged data are missing: .*adult\.npz"):
         datasets.load_adult()
     damaged.write_bytes((ROOT / "fedepm_fast" / "datasets" / "adult.npz").read_bytes()[:200_000])
