@@ -1,0 +1,199 @@
+"""Every parameter is described once, on its field: options, keys, docs and errors agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pickle
+import re
+from dataclasses import dataclass
+
+import pytest
+import typer
+from commands import fedepm
+
+from fedepm_fast import FedEPM, Sweep, cli
+from fedepm_fast._docstrings import _entries, _sections
+from fedepm_fast._parameters import Among, Around, choice, flag, integer, param, parameters, real
+from fedepm_fast._validation import ArgumentError
+from fedepm_fast.algorithms import ALGORITHMS
+from fedepm_fast.cli import _declared, _options
+from fedepm_fast.data.partition import PARTITIONERS
+from fedepm_fast.data.sources import Reading, Synthetic
+from fedepm_fast.mechanisms import MECHANISMS
+from fedepm_fast.objectives import OBJECTIVES
+from fedepm_fast.stopping import RULES
+
+#: Everything that is registered and has parameters which are options, by kind and name.
+THINGS = {
+    (kind, name): registry[name]
+    for kind, registry in {
+        "algorithm": ALGORITHMS,
+        "objective": OBJECTIVES,
+        "mechanism": MECHANISMS,
+        "partition": PARTITIONERS,
+        "source": {"synthetic": Synthetic, "file": Reading},
+    }.items()
+    for name in registry
+}
+#: The group of options that a kind's parameters are in.
+GROUPS = {"partition": "data", "source": "data"}
+#: Fields that other options choose.
+CHOSEN = {"mechanism", "task", "scale"}
+EVERY = [
+    pytest.param(kind, cls, parameter, id=f"{name}-{parameter.name}")
+    for (kind, name), cls in THINGS.items()
+    for parameter in parameters(cls).values()
+    if parameter.name not in CHOSEN
+]
+
+
+@pytest.fixture(scope="module")
+def commands():
+    """The options of the commands that run algorithms."""
+    group = typer.main.get_command(cli.app)
+    return {
+        name: {option for p in group.commands[name].params for option in p.opts}
+        for name in ("run", "compare", "tune")
+    }
+
+
+def spelled(option):
+    return f"--{option.replace('_', '-')}"
+
+
+@pytest.mark.parametrize(("kind", "cls", "parameter"), EVERY)
+def test_a_parameter_is_described_and_an_option_everywhere(commands, kind, cls, parameter):
+    assert parameter.help and parameter.label and not parameter.help.endswith(".")
+    assert _options.of_group(GROUPS.get(kind, kind))[parameter.option].name == parameter.name
+    for options in commands.values():
+        assert spelled(parameter.option) in options
+
+
+@pytest.mark.parametrize(("kind", "cls", "parameter"), EVERY)
+def test_the_docstring_names_a_parameter(kind, cls, parameter):
+    if cls is Reading:  # whose docstring names the function that documents them
+        from fedepm_fast.data.loaders import load as cls
+    (section,) = [s for s in _sections(cls) if s.startswith("Parameters\n")]
+    assert parameter.name in {name for names in _entries(section) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls", "parameter"), [p for p in EVERY if p.values[2].check is not None]
+)
+def test_an_error_names_the_parameter(kind, cls, parameter):
+    for wrong in (object(), [], {}):
+        with pytest.raises(ArgumentError) as caught:
+            parameter.check(parameter.name, wrong)
+        assert caught.value.argument == parameter.name
+        assert str(caught.value).startswith(f"{parameter.name} must ")
+
+
+def test_files_say_what_the_classes_say():
+    """The command line knows parameters without importing them, and knows the same."""
+    for kind in ("algorithm", "objective", "mechanism", "partition", "stopping"):
+        registry = {
+            "algorithm": ALGORITHMS, "objective": OBJECTIVES, "mechanism": MECHANISMS,
+            "partition": PARTITIONERS, "stopping": RULES,
+        }[kind]  # fmt: skip
+        declared = _declared.of_kind(kind)
+        assert {*registry} <= {*declared} | {"column"}
+        for name in registry:
+            own = parameters(registry[name])
+            assert [*own] == [*declared[name]]
+            for mine, read in zip(own.values(), declared[name].values(), strict=True):
+                for fact in ("default", "help", "option", "shown", "metavar", "kind", "unit"):
+                    assert getattr(mine, fact) == getattr(read, fact), (name, mine.name, fact)
+
+
+def test_help_of_a_command_imports_nothing_heavy():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from fedepm_fast import cli\n"
+        "try: cli.main({!r})\nexcept SystemExit as end: assert end.code == 0\n"
+        "print(*{{'numpy', 'numba', 'scipy'}} & {{*sys.modules}}, file=sys.stderr)"
+    )
+    for arguments in (["--help"], ["run", "--help"], ["tune", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(arguments)], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "\n")
+
+
+# One's own ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own():
+    """An algorithm that is defined here, and forgotten afterwards."""
+
+    @dataclass(frozen=True)
+    class Damped(FedEPM):
+        """FedEPM, damped.
+
+        Parameters
+        ----------
+        damping : float
+            In [0, 1).
+        """
+
+        damping: float = param(
+            0.25, check=real(low=0.0, high=1.0, open_high=True), help="how much", symbol="$d$"
+        )
+        plain: int = 3
+
+        name = "damped"
+
+    yield Damped
+    del ALGORITHMS._found["damped"]
+
+
+def test_an_own_algorithm_has_options_keys_and_errors(own, capsys, tmp_path):
+    assert parameters(own)["damping"].label == "damping $d$"
+    assert parameters(own)["plain"].kind is int
+    code, out, _ = fedepm(capsys, "run", "--help")
+    text = re.sub(r"\s+", " ", out)
+    assert code == 0 and "--damping <float> damped: how much. [default: 0.25]" in text
+    assert ("--plain" in text and "damped, fedepm" in text) or "fedepm, scaffold" in text
+    code, out, err = fedepm(capsys, "run", "--algorithm", "damped", "--damping", "1")
+    assert (code, out) == (2, "")
+    assert err == "error: --damping must be a finite number in [0, 1), got 1.0\n"
+    path = tmp_path / "own.toml"
+    path.write_text(
+        '[data]\nsource = "synthetic"\n[algorithm]\nname = "damped"\ndamping = [0.1, 0.2]\n'
+    )
+    cells = Sweep.from_toml(path).cells
+    assert [cell.parameters["damping"] for cell in cells] == [0.1, 0.2]
+    assert "damping : float" in own.__doc__ and "local_steps : int" in own.__doc__
+
+
+@dataclass(frozen=True)
+class Made:
+    """With each kind of check."""
+
+    count: int | None = param(None, check=integer(low=1), help="h", search=Among((1, 2)))
+    share: float = param(1, check=real(low=0.0), help="h", unit="s", search=Around(2, 3))
+    way: str = param("a", check=choice(("a", "b")), help="h", option="the_way")
+    on: bool = param(True, check=flag, help="h", kw_only=True)
+
+    def __post_init__(self):
+        from fedepm_fast._parameters import check_fields
+
+        check_fields(self)
+
+
+def test_fields_are_those_of_any_frozen_dataclass():
+    made = Made(count=3)
+    assert made == dataclasses.replace(made) == pickle.loads(pickle.dumps(made))
+    assert type(made.share) is float and made.share == 1.0
+    assert [*inspect.signature(Made).parameters] == ["count", "share", "way", "on"]
+    assert parameters(Made)["share"].label == "share [s]"
+    assert parameters(Made)["way"].option == "the_way"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.share = 2.0
+    for name, wrong in (("count", 0), ("share", -1), ("way", "c"), ("on", 1)):
+        with pytest.raises(ArgumentError) as caught:
+            Made(**{name: wrong})
+        assert caught.value.argument == name
