@@ -20,7 +20,7 @@ from .kernels.engine import _loop as loop
 from .kernels.engine import _state as arrays
 from .objectives import Problem
 from .participation import clients_per_round
-from .private_runs import privacy_plan
+from .private_runs import plan_of
 from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness
 from .reference import Reference
 from .stopping import (
@@ -136,7 +136,7 @@ def simulate(
     never = _NEVER if max_iterations is None else max_iterations
     limits = (_NEVER, _NEVER) if stepwise else (max_rounds, never)
     algorithm.check_coverage(problem.n_clients)
-    plan = privacy_plan(algorithm, problem, randomness, max_rounds)
+    plan = plan_of(algorithm, problem, randomness, max_rounds)
     stages: Stages
     if compiled:
         stages = _Compiled(algorithm, problem, plan)

@@ -133,7 +133,7 @@ def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     return Problem(clipped_data(problem.data, mechanism, slope), problem.objective)
 
 
-def privacy_plan(
+def plan_of(
     algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
 ) -> PrivacyPlan | None:
     """The plan of a run of so many rounds; None unless the algorithm has a mechanism.

@@ -28,7 +28,8 @@ from .kernels.engine import _loop as loop
 from .kernels.engine._state import clear
 from .objectives import Problem
 from .participation import clients_per_round, select
-from .private_runs import participations, privacy_plan, uploads
+from .private_runs import participations, uploads
+from .private_runs import plan_of as privacy_plan
 from .randomness import Randomness
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from .._docstrings import inherit_parameters
 from .._parameters import Among, Around, check_fields, choice, integer, param, real
 from .._registry import Registry
 from .._validation import check_choice
-from ..mechanisms import Mechanism
+from ..mechanisms import Mechanism, PrivacyPlan, privacy_plan
 from ..noise import NOISE_MODELS
 from ..objectives import REGULARIZERS, Objective, Problem
 from ..participation import check_coverage, clients_per_round
@@ -49,19 +49,6 @@ PRESETS: dict[str, Preset] = {
     "text": Preset(REGULARIZERS[1], STEPS[1], "laplace", "text"),
     "private": Preset(REGULARIZERS[0], STEPS[0], "private", "none"),
 }
-
-
-class PrivacyPlan(NamedTuple):
-    """What a private run fixes before it begins."""
-
-    change: Array
-    """Bound on what one record changes in each client's gradient, shape (m,)."""
-    multipliers: Array
-    """Scale of each client's noise over the sensitivity of its upload, shape (m,)."""
-    pull: Array
-    """Largest second derivative of each client's regulariser, shape (m,)."""
-    drift: float
-    """How small `change` may be beside the size of x: see `mechanisms.drift`."""
 
 
 #: The algorithms by name, a user's own beside the built-in ones.
@@ -236,7 +223,9 @@ class Algorithm:
         `gap` is ``w_i - x`` at the start of the round, `mu` that of its last step, and `plan`
         the `PrivacyPlan` of a run with a mechanism.
         """
-        return self.noise_model.scale(G, self.epsilon, mu)
+        if plan is None:
+            return np.asarray(self.noise_model.scale(G, self.epsilon, mu))
+        return np.asarray(plan.multipliers[S] * self.sensitivity(problem, S, gap, tau, plan))
 
     def sensitivity(
         self, problem: Problem, S: Clients, gap: Array, tau: int, plan: PrivacyPlan
@@ -252,7 +241,9 @@ class Algorithm:
 
     def plan(self, problem: Problem, participations: NDArray[np.int64]) -> PrivacyPlan | None:
         """The plan of a run in which each client uploads so often; None without a mechanism."""
-        return None
+        if self.mechanism is None:
+            return None
+        return privacy_plan(self.mechanism, problem, participations)
 
     # Compiled, for those that offer it ----------------------------------------------------
 

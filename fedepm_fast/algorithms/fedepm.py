@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 from .._parameters import Around, choice, param, real
 from .._validation import check_choice
 from ..mechanisms import (
-    FOR_ROUNDING,
     LARGEST,
     MECHANISMS,
     NOISE_SHARE,
-    drift,
-    gradient_rounding,
     hides_rounding,
     rounding_share,
     upload_sensitivity,
@@ -142,10 +139,10 @@ class FedEPM(Algorithm):
             *self.weights, self.c, self.alpha, STARTS.index(str(self.start)),
             self.aggregation == "inverse_variance",
         )  # fmt: skip
-        if plan is None or self.mechanism is None:
+        if plan is None:
             return found
-        share = rounding_share(self.mechanism.order, self.local_steps, n)
-        return found._replace(clip=self.mechanism.clip or 0.0, rounding=share, drift=plan.drift)
+        share = rounding_share(plan.order, self.local_steps, n)
+        return found._replace(clip=plan.clip, rounding=share, drift=plan.drift)
 
     def with_kernels(self, ens: Callable[..., Array] | None = None) -> Algorithm:
         if not self.compiled:
@@ -207,29 +204,6 @@ class FedEPM(Algorithm):
             return Z
         return np.broadcast_to(x, W.shape) if self.start == "broadcast" else W
 
-    def plan(self, problem: Problem, participations: NDArray[np.int64]) -> PrivacyPlan | None:
-        mechanism = self.mechanism
-        if mechanism is None:
-            return None
-        if mechanism.clip is None:
-            raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
-        clip, sizes, n = mechanism.clip, problem.data.client_sizes, problem.n_parameters
-        objective = problem.objective
-        slope = objective.slope_in(mechanism.order)
-        change = 2 * clip / sizes * (1 + FOR_ROUNDING) + 2 * gradient_rounding(clip, sizes, n)
-        if slope is None:
-            raise ValueError(f"the objective {objective.name!r} has no bound on its derivative")
-        moved = drift(clip, slope, objective.curvature, n)
-        multipliers = mechanism.noise_multipliers(participations)
-        return PrivacyPlan(change, multipliers, problem.reg_curvature, moved)
-
-    def noise_scale(
-        self, problem: Problem, S: Clients, gap: Array, G: Array, mu: Array, tau: int, plan: Any
-    ) -> Array:
-        if plan is None:
-            return super().noise_scale(problem, S, gap, G, mu, tau, plan)
-        return plan.multipliers[S] * self.sensitivity(problem, S, gap, tau, plan)
-
     def sensitivity(
         self, problem: Problem, S: Clients, gap: Array, tau: int, plan: PrivacyPlan
     ) -> Array:
@@ -245,13 +219,8 @@ class FedEPM(Algorithm):
     def may_upload(
         self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
     ) -> bool:
-        mechanism = self.mechanism
-        assert mechanism is not None and mechanism.clip is not None
         nu = self._public_steps(problem, S, gap, tau)
-        share = rounding_share(mechanism.order, self.local_steps, len(x))
-        return hides_rounding(
-            plan, S, gap, x, nu, self.weights[1], clip=mechanism.clip, share=share
-        )
+        return hides_rounding(plan, S, gap, x, nu, self.weights[1])
 
 
 def fedepm_iterates(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,9 @@ from scipy import sparse
 from .._validation import check_array, check_finite, check_real
 from ..data import FederatedData
 from ._base import Array, Mechanism
+
+if TYPE_CHECKING:
+    from ..objectives import Problem
 
 #: Points and noise of a private run stay below this, so that their squares do not overflow.
 LARGEST = 1e150
@@ -23,6 +27,40 @@ FOR_ROUNDING = 2.0**-16
 NOISE_SHARE = 2.0**-40
 
 _UNIT = 2.0**-53
+
+
+class PrivacyPlan(NamedTuple):
+    """What a private run fixes before it begins."""
+
+    change: Array
+    """Bound on what one record changes in each client's gradient, shape (m,)."""
+    multipliers: Array
+    """Scale of each client's noise over the sensitivity of its upload, shape (m,)."""
+    pull: Array
+    """Largest second derivative of each client's regulariser, shape (m,)."""
+    drift: float
+    """How small `change` may be beside the size of x: see `drift`."""
+    clip: float = 0.0
+    """Bound on a record's gradient."""
+    order: int = 1
+    """Of the norm."""
+
+
+def privacy_plan(
+    mechanism: Mechanism, problem: Problem, participations: NDArray[np.int64]
+) -> PrivacyPlan:
+    """The plan of a run in which each client uploads so often."""
+    if mechanism.clip is None:
+        raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
+    clip, sizes, n = mechanism.clip, problem.data.client_sizes, problem.n_parameters
+    objective = problem.objective
+    slope = objective.slope_in(mechanism.order)
+    change = 2 * clip / sizes * (1 + FOR_ROUNDING) + 2 * gradient_rounding(clip, sizes, n)
+    if slope is None:
+        raise ValueError(f"the objective {objective.name!r} has no bound on its derivative")
+    moved = drift(clip, slope, objective.curvature, n)
+    multipliers = mechanism.noise_multipliers(participations)
+    return PrivacyPlan(change, multipliers, problem.reg_curvature, moved, clip, mechanism.order)
 
 
 def gradient_rounding(clip: float, sizes: NDArray[np.int64], n: int) -> Array:
@@ -56,15 +94,7 @@ def rounding_share(order: int, local_steps: int, n: int) -> float:
 
 
 def hides_rounding(
-    plan: Any,
-    S: NDArray[np.intp],
-    gap: Array,
-    x: Array,
-    nu: Any,
-    eta: float,
-    *,
-    clip: float,
-    share: float,
+    plan: PrivacyPlan, S: NDArray[np.intp], gap: Array, x: Array, nu: Sequence[Array], eta: float
 ) -> bool:
     """Whether the noise of the clients `S` hides how their local steps round.
 
@@ -72,14 +102,14 @@ def hides_rounding(
     upload then tells the record. What is compared is public: `gap`, the start of the local steps
     less `x`, shape (s, n), the penalties `nu` (k0, s), and bounds.
     """
-    far = float(np.abs(x).max())
+    far, share = float(np.abs(x).max()), rounding_share(plan.order, len(nu), len(x))
     reach = furthest = np.abs(gap).max(axis=1)
     for now in nu:
-        reach = (now * reach + clip + plan.pull[S] * far) / (eta + now)
+        reach = (now * reach + plan.clip + plan.pull[S] * far) / (eta + now)
         furthest = np.maximum(furthest, reach)  # NaN stays
     size, s = far + furthest, _recursion(plan.change[S], nu, eta)
     noise = s * plan.multipliers[S]
-    in_range = (size * (1 + clip) < LARGEST) & (noise < LARGEST)
+    in_range = (size * (1 + plan.clip) < LARGEST) & (noise < LARGEST)
     in_range &= (np.minimum(s, noise) > 1 / LARGEST) & (plan.drift * far <= plan.change[S])
     return bool((in_range & (s >= share * size) & (noise >= NOISE_SHARE * size)).all())
 

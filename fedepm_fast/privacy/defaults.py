@@ -10,37 +10,26 @@ from typing import Any
 
 from .._validation import check_real
 
-#: By total epsilon: the best settings of the grid. Few rounds are what matters, for the budget is
-#: split over them; with a small one uploads are weighed by their noise.
+#: Total epsilon, and the best settings of the grid: rounds, local steps, mu0, start, aggregation.
+#: Few rounds are what matters, for the budget is split over them; with a small one uploads are
+#: weighed by their noise.
+_BEST: tuple[tuple[float, int, int, float, str, str], ...] = (
+    (0.25, 3, 1, 0.01, "released", "inverse_variance"),
+    (0.5, 4, 1, 0.01, "broadcast", "inverse_variance"),
+    (1.0, 4, 8, 0.05, "released", "inverse_variance"),
+    (2.0, 4, 8, 0.05, "released", "inverse_variance"),
+    (5.0, 8, 2, 0.02, "released", "inverse_variance"),
+    (10.0, 8, 4, 0.02, "released", "uploaded"),
+    (20.0, 8, 4, 0.02, "released", "uploaded"),
+)
+
+#: By total epsilon, as `run` and `FedEPM` take them.
 SETTINGS: dict[float, dict[str, Any]] = {
-    0.25: dict(
-        rounds=3, local_steps=1, mu0=0.01, start="released", participation=0.5,
-        aggregation="inverse_variance",
-    ),
-    0.5: dict(
-        rounds=4, local_steps=1, mu0=0.01, start="broadcast", participation=0.5,
-        aggregation="inverse_variance",
-    ),
-    1.0: dict(
-        rounds=4, local_steps=8, mu0=0.05, start="released", participation=0.5,
-        aggregation="inverse_variance",
-    ),
-    2.0: dict(
-        rounds=4, local_steps=8, mu0=0.05, start="released", participation=0.5,
-        aggregation="inverse_variance",
-    ),
-    5.0: dict(
-        rounds=8, local_steps=2, mu0=0.02, start="released", participation=0.5,
-        aggregation="inverse_variance",
-    ),
-    10.0: dict(
-        rounds=8, local_steps=4, mu0=0.02, start="released", participation=0.5,
-        aggregation="uploaded",
-    ),
-    20.0: dict(
-        rounds=8, local_steps=4, mu0=0.02, start="released", participation=0.5,
-        aggregation="uploaded",
-    ),
+    epsilon: dict(
+        rounds=rounds, local_steps=k0, mu0=mu0, start=start, participation=0.5,
+        aggregation=aggregation,
+    )
+    for epsilon, rounds, k0, mu0, start, aggregation in _BEST
 }  # fmt: skip
 
 
