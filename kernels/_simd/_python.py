@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,16 +170,8 @@ def fma(a, b, c):
     return _apply(lambda x, y, z: x * y + z, a, b, c)
 
 
-def absolute(a):
-    return _apply(np.abs, a)
-
-
-def sqrt(a):
-    return _apply(np.sqrt, a)
-
-
-def copysign(a, b):
-    return _apply(np.copysign, a, b)
+absolute, sqrt = partial(_apply, np.abs), partial(_apply, np.sqrt)
+round_even, copysign = partial(_apply, np.rint), partial(_apply, np.copysign)
 
 
 def minimum(a, b):
@@ -187,10 +180,6 @@ def minimum(a, b):
 
 def maximum(a, b):
     return select(a > b, a, b)
-
-
-def round_even(a):
-    return _apply(np.rint, a)
 
 
 def scale_by_power(a, exponent):

@@ -221,7 +221,7 @@ def _evaluate(
     else:
         with in_threads(count):
             _parallel(asked, f, g, count)
-    if rows.loss.quadratic:
+    if rows.loss.quadratic and not (np.isfinite(f).all() and np.isfinite(g if want else f).all()):
         _rescaled(asked, f, g)
     return f, g
 

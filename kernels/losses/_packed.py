@@ -131,24 +131,7 @@ def pack(
     if dtype is not None and np.dtype(dtype) not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {np.dtype(dtype)}")
     sparse = all(hasattr(features, name) for name in ("indptr", "indices", "data", "shape"))
-    table: Any = features
-    kind: np.dtype[Any] = np.dtype(np.float64)
-    shape: tuple[int, ...]
-    if isinstance(features, NarrowTable):
-        shape = features.shape
-        if dtype is not None and np.dtype(dtype) != kind:
-            raise TypeError(f"dtype must be float64 for a NarrowTable, got {np.dtype(dtype)}")
-    elif not sparse:
-        table = as_floats("features", features, ndim=2)
-        kind = np.dtype(dtype or table.dtype)
-        if not checked:
-            check_finite("features", table)
-        table = cast("features", table, kind)
-        shape = table.shape
-    else:
-        data = as_floats("features", features.data, ndim=1)
-        kind = np.dtype(dtype or data.dtype)
-        shape = tuple(map(int, features.shape))
+    table, kind, shape = _entries(features, dtype, sparse, checked)
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"features must have at least one row and one column, got shape {shape}")
     order = _check_rows(rows, shape[0], sparse)
@@ -166,13 +149,7 @@ def pack(
     sizes, target, constants = map(read_only, (sizes, target, constants))
     common = of, sizes, shape[1], target, constants
     if sparse:
-        indices, indptr = _check_structure(features, data.size, shape)
-        if not np.isfinite(data).all():
-            at = int(np.argmin(np.isfinite(data)))
-            where = (int(np.searchsorted(indptr, at, side="right")) - 1, int(indices[at]))
-            raise ValueError(f"features must be finite, got {data[at]} at index {where}")
-        data = cast("features", data, kind)
-        return SparseRows(*common, *map(read_only, (data, indices, indptr)))
+        return SparseRows(*common, *_compressed(features, table, shape, kind))
     if shape[1] > _BLOCKS_UP_TO:
         if isinstance(table, NarrowTable):
             table = table.values[:, : shape[1]] * table.scale
@@ -183,6 +160,37 @@ def pack(
         table = narrow_table(table) or table
     targets, *held = _blocks(table, target, sizes, order, of.folds, of.no_target)
     return PackedRows(*common[:3], targets, constants, *held)
+
+
+def _entries(
+    features: Any, dtype: DTypeLike | None, sparse: bool, checked: bool
+) -> tuple[Any, np.dtype[Any], tuple[int, ...]]:
+    """The table, or the entries of a sparse one, the dtype of the rows, and the shape."""
+    kind: np.dtype[Any] = np.dtype(np.float64)
+    if isinstance(features, NarrowTable):
+        if dtype is not None and np.dtype(dtype) != kind:
+            raise TypeError(f"dtype must be float64 for a NarrowTable, got {np.dtype(dtype)}")
+        return features, kind, features.shape
+    if sparse:
+        data = as_floats("features", features.data, ndim=1)
+        return data, np.dtype(dtype or data.dtype), tuple(map(int, features.shape))
+    table = as_floats("features", features, ndim=2)
+    kind = np.dtype(dtype or table.dtype)
+    if not checked:
+        check_finite("features", table)
+    return cast("features", table, kind), kind, table.shape
+
+
+def _compressed(
+    features: Any, data: NDArray[Any], shape: tuple[int, ...], kind: np.dtype[Any]
+) -> list[NDArray[Any]]:
+    """Entries, indices and row pointers of `SparseRows`."""
+    indices, indptr = _check_structure(features, data.size, shape)
+    if not np.isfinite(data).all():
+        at = int(np.argmin(np.isfinite(data)))
+        where = (int(np.searchsorted(indptr, at, side="right")) - 1, int(indices[at]))
+        raise ValueError(f"features must be finite, got {data[at]} at index {where}")
+    return [read_only(array) for array in (cast("features", data, kind), indices, indptr)]
 
 
 def _blocks(
@@ -235,6 +243,7 @@ def _loss(
     loss: str | Loss, labels: NDArray[Any], checked: bool, parameters: dict[str, Any]
 ) -> tuple[Loss, float]:
     """A loss for these labels and its parameter."""
+    parameters = {name: value for name, value in parameters.items() if value is not None}
     if isinstance(loss, str):
         found = importlib.import_module(NAMED_IN).packing(loss, labels, **parameters)
         return found["loss"], found["parameter"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from commands import fedepm
+from commands import ROOT, fedepm
 from problems import data_for
 from pseudo_huber import PseudoHuber
 from scipy import sparse
@@ -197,6 +198,12 @@ def test_private_runs_take_what_is_bounded():
             continue
         with pytest.raises(ValueError, match=message):
             run(algorithm, data, objective=objective, rounds=1)
+
+
+def test_the_page_names_losses_that_there_are():
+    page = (ROOT / "docs" / "guides" / "data.md").read_text(encoding="utf-8")
+    rows = re.findall(r'^\| `"(\w+)"` \| (?:\$|\w).* \|$', page.partition("## Objectives")[2], re.M)
+    assert set(rows) == set(OBJECTIVES.built_in())
 
 
 def test_a_name_is_one_loss():
