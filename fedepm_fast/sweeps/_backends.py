@@ -88,8 +88,8 @@ class Threads(Backend):
 class Processes(Backend):
     """Processes of this machine, by joblib's loky: no ``__main__`` guard is needed.
 
-    Not by `joblib.Parallel`, which does one job in this process, where a run that kills it takes
-    the sweep along, and which drops what other workers have under way when one dies.
+    Not by `joblib.Parallel`, which with one job works in this process, where a run that kills it
+    takes the sweep along.
     """
 
     def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:

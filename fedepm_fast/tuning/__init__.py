@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from .._progress import counting
@@ -25,7 +25,7 @@ from ._result import TuneResult, TuneTrial
 from ._scores import SCORES, CrossValidation
 from ._search import Search, load_optuna, make_pruner, make_sampler, quiet
 from ._space import Space, as_space, default_space, values_of
-from ._storage import Ledger
+from ._storage import KeptTrials
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -144,6 +144,61 @@ def tune(
     >>> found.score <= found.default.score
     True
     """
+    goal, axes, default = _asked(algorithm, data, objective, over, score, space)
+    trials = check_int("trials", trials, low=1)
+    seed = check_int("seed", seed, high=MAX_SEED)
+    jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
+    settings = {
+        "stopping": stopping,
+        "rounds": rounds,
+        "max_rounds": max_rounds,
+        "max_iterations": max_iterations,
+    }
+    described = {"over": over, "folds": folds, "score": score, "seed": seed}
+    measure, maximize = SCORES[score]
+    optuna = load_optuna()
+    with quiet(optuna), ExitStack() as opened:
+        proposer, judge = make_sampler(optuna, sampler, axes, seed), make_pruner(optuna, pruner)
+        if not isinstance(study, str) or not study:
+            raise ValueError(f"study must be a name, got {study!r}")
+        validation = CrossValidation(
+            algorithm, goal, data, make_folds(data, goal, over, folds, seed), measure, seed,
+            min(jobs, folds), pruning=pruner is not None, settings={**settings, "engine": engine},
+        )  # fmt: skip
+        opened.callback(validation.close)
+        record = {} if storage is None else {
+            **described, **_determines(algorithm, goal, data, axes, settings),
+            "sampler": _name(sampler), "pruner": _name(pruner), "engine": engine,
+        }  # fmt: skip
+        kept = KeptTrials(optuna, storage, study, record, maximize)
+        opened.callback(kept.close)
+
+        def found(number: int) -> TuneTrial:
+            return TuneTrial.of(number, kept.trials[number], validation.weights)
+
+        shown = opened.enter_context(
+            counting(progress, min(len(kept.trials), trials), trials, "trials")
+        )
+        Search(
+            optuna, kept, axes, lambda: make_sampler(optuna, proposer, axes, seed), judge,
+            maximize, validation.evaluate, lambda number: shown.update([found(number).error]),
+        ).run(default, trials)  # fmt: skip
+        made = [found(number) for number in range(min(trials, len(kept.trials)))]
+        return TuneResult.of(
+            algorithm, as_objective(objective), made, axes, validation.weights,
+            maximize=maximize, settings={**described, **settings},
+        )  # fmt: skip
+
+
+def _asked(
+    algorithm: Algorithm,
+    data: FederatedData,
+    objective: str | Objective,
+    over: str,
+    score: str,
+    space: Mapping[str, Any] | None,
+) -> tuple[Objective, Space, dict[str, Any]]:
+    """The objective on the data, what is searched, and the values that are given of that."""
     problem = make_problem(algorithm, data, objective)
     if algorithm.mechanism is not None:
         raise ValueError(
@@ -151,62 +206,13 @@ def tune(
             "choosing among runs would spend that of all; settings chosen without the data are "
             "those of fedepm_fast.privacy.defaults.private_settings"
         )
-    resolved = algorithm.resolve(problem)
-    goal = as_objective(objective).fit_to(data)
+    resolved, goal = algorithm.resolve(problem), as_objective(objective).fit_to(data)
     check_choice("over", over, OVER)
     check_choice("score", score, SCORES)
-    measure, maximize = SCORES[score]
     if score == "accuracy" and goal.task == "regression":
         raise ValueError(f"score must be 'loss' for the {goal.name} objective, got 'accuracy'")
-    trials = check_int("trials", trials, low=1)
-    seed = check_int("seed", seed, high=MAX_SEED)
-    jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
     axes = default_space(resolved, goal) if space is None else as_space(space, algorithm, goal)
-    settings = {
-        "stopping": stopping,
-        "rounds": rounds,
-        "max_rounds": max_rounds,
-        "max_iterations": max_iterations,
-    }
-    optuna = load_optuna()
-    with quiet(optuna):
-        made_sampler = make_sampler(optuna, sampler, axes, seed)
-        made_pruner = make_pruner(optuna, pruner)
-        if not isinstance(study, str) or not study:
-            raise ValueError(f"study must be a name, got {study!r}")
-        validation = CrossValidation(
-            algorithm, goal, data, make_folds(data, goal, over, folds, seed),
-            measure=measure, seed=seed, jobs=min(jobs, folds),
-            pruning=pruner is not None, settings={**settings, "engine": engine},
-        )  # fmt: skip
-        described = {"over": over, "folds": folds, "score": score, "seed": seed}
-        record = {} if storage is None else {
-            **described, **_determines(algorithm, goal, data, axes, settings),
-            "sampler": _name(sampler), "pruner": _name(pruner), "engine": engine,
-        }  # fmt: skip
-        with (
-            closing(validation),
-            closing(Ledger(optuna, storage, study, record, maximize)) as ledger,
-        ):
-            weights = validation.weights
-
-            def told(number: int) -> TuneTrial:
-                return TuneTrial.of(number, ledger.trials[number], weights)
-
-            there = min(len(ledger.trials), trials)
-            with counting(progress, there, trials, "trials") as shown:
-                search = Search(
-                    optuna, ledger, axes,
-                    sampler=lambda: make_sampler(optuna, made_sampler, axes, seed),
-                    pruner=made_pruner, maximize=maximize, evaluate=validation.evaluate,
-                    report=lambda number: shown.update([told(number).error]),
-                )  # fmt: skip
-                search.run(values_of(axes, resolved, goal), trials)
-            made = [told(k) for k in range(min(trials, len(ledger.trials)))]
-            return TuneResult.of(
-                algorithm, as_objective(objective), made, axes, weights,
-                maximize=maximize, settings={**described, **settings},
-            )  # fmt: skip
+    return goal, axes, values_of(axes, resolved, goal)
 
 
 def _name(given: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -58,6 +59,7 @@ def mean_and_error(scores: ArrayLike, weights: ArrayLike) -> tuple[float, float]
     return mean, math.sqrt(len(s) / (len(s) - 1) * float(((share * (s - mean)) ** 2).sum()))
 
 
+@dataclass(eq=False)
 class CrossValidation:
     """Scores of parameters on folds whose data are packed once.
 
@@ -77,24 +79,19 @@ class CrossValidation:
         Of `run`.
     """
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        objective: Objective,
-        data: FederatedData,
-        folds: Sequence[Fold],
-        *,
-        measure: Callable[[Fold, Any], float],
-        seed: int,
-        jobs: int,
-        pruning: bool,
-        settings: Mapping[str, Any],
-    ) -> None:
-        self.algorithm, self.objective, self.data = algorithm, objective, data
-        self.folds, self.measure, self.seed = folds, measure, seed
-        self.pruning, self.settings = pruning, dict(settings)
-        self.weights = np.array([fold.weight for fold in folds])
-        self.pool = ThreadPool(jobs)
+    algorithm: Algorithm
+    objective: Objective
+    data: FederatedData
+    folds: Sequence[Fold]
+    measure: Callable[[Fold, Any], float]
+    seed: int
+    jobs: int
+    pruning: bool
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self.weights = np.array([fold.weight for fold in self.folds])
+        self.pool = ThreadPool(self.jobs)
 
     def close(self) -> None:
         """Let go of the threads."""

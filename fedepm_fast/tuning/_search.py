@@ -12,13 +12,14 @@ import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from .._extras import require
 from .._validation import check_choice
 from ..result import DivergenceWarning
 from ._space import Space
-from ._storage import Ledger
+from ._storage import KeptTrials
 
 #: Optuna's samplers by name.
 SAMPLERS = ("tpe", "random", "grid", "qmc", "cmaes")
@@ -81,16 +82,18 @@ def make_sampler(optuna: Any, sampler: Any, space: Space, seed: int) -> Any:
         )
     check_choice("sampler", sampler, SAMPLERS)
     seed %= 2**32  # NumPy's old generators take no more
-    if sampler == "tpe":
-        return samplers.TPESampler(seed=seed, multivariate=True)
-    if sampler == "random":
-        return samplers.RandomSampler(seed=seed)
-    if sampler == "grid":
-        return samplers.GridSampler({name: axis.points() for name, axis in space.items()}, seed)
-    if sampler == "qmc":
-        return samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
-    require("cmaes", "tune", "sampler='cmaes'")
-    return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+    if sampler == "cmaes":
+        require("cmaes", "tune", "sampler='cmaes'")
+    made: dict[str, Callable[[], Any]] = {
+        "tpe": lambda: samplers.TPESampler(seed=seed, multivariate=True),
+        "random": lambda: samplers.RandomSampler(seed=seed),
+        "grid": lambda: samplers.GridSampler({n: a.points() for n, a in space.items()}, seed),
+        "qmc": lambda: samplers.QMCSampler(
+            seed=seed, scramble=True, warn_independent_sampling=False
+        ),
+        "cmaes": lambda: samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False),
+    }
+    return made[sampler]()
 
 
 def make_pruner(optuna: Any, pruner: Any) -> Any:
@@ -110,12 +113,13 @@ class _Differs(Exception):
 Evaluate = Callable[[Mapping[str, Any], Callable[[int, float], bool]], Mapping[str, Any]]
 
 
+@dataclass(eq=False)
 class Search:
     """Evaluates the default, then what the sampler proposes.
 
     Parameters
     ----------
-    ledger : Ledger
+    kept : KeptTrials
         What there is already, and where finished trials go.
     space : dict
     sampler : callable
@@ -129,36 +133,31 @@ class Search:
         Told the number of every trial once it is kept.
     """
 
-    def __init__(
-        self,
-        optuna: Any,
-        ledger: Ledger,
-        space: Space,
-        *,
-        sampler: Callable[[], Any],
-        pruner: Any,
-        maximize: bool,
-        evaluate: Evaluate,
-        report: Callable[[int], Any],
-    ) -> None:
-        self.optuna, self.ledger, self.space = optuna, ledger, space
-        self.sampler, self.pruner, self.maximize = sampler, pruner, maximize
-        self.evaluate, self.report = evaluate, report
-        self.again: list[Any] = []  # finished trials that are still to be replayed
-        self.fresh = False  # whether the trial under way is a new one
+    optuna: Any
+    kept: KeptTrials
+    space: Space
+    sampler: Callable[[], Any]
+    pruner: Any
+    maximize: bool
+    evaluate: Evaluate
+    report: Callable[[int], Any]
+    #: Finished trials that are still to be replayed.
+    again: list[Any] = field(default_factory=list, init=False)
+    #: Whether the trial under way is a new one.
+    fresh: bool = field(default=False, init=False)
 
     def run(self, default: Mapping[str, Any], trials: int) -> None:
         """Go on until there are `trials`, the `default` the first of them."""
-        ledger = self.ledger
-        if not ledger.trials:
+        trials_kept = self.kept.trials
+        if not trials_kept:
             self._keep(self._first(default))
         try:
-            self.again = ledger.trials[1:trials]
-            self._study(ledger.trials[:1]).optimize(n_trials=trials - 1, **self._options)
+            self.again = trials_kept[1:trials]
+            self._study(trials_kept[:1]).optimize(n_trials=trials - 1, **self._options)
         except _Differs:
             self.again = []
-            left = trials - len(ledger.trials)
-            self._study(ledger.trials).optimize(n_trials=left, **self._options)
+            left = trials - len(trials_kept)
+            self._study(trials_kept).optimize(n_trials=left, **self._options)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -179,8 +178,8 @@ class Search:
         return made
 
     def _keep(self, trial: Any) -> None:
-        self.ledger.append(trial)
-        self.report(len(self.ledger.trials) - 1)
+        self.kept.append(trial)
+        self.report(len(self.kept.trials) - 1)
 
     def _first(self, default: Mapping[str, Any]) -> Any:
         given: dict[str, Any] = {}

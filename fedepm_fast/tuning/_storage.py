@@ -16,7 +16,7 @@ from ..store import StoreError
 _SETTINGS = "fedepm_fast"
 
 
-class Ledger:
+class KeptTrials:
     """The finished trials, in a storage or in memory only.
 
     Parameters

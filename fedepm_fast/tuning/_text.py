@@ -19,35 +19,30 @@ _DEFAULTS = {"stopping": None, "rounds": None, "max_rounds": 500, "max_iteration
 
 def summary(result: TuneResult) -> str:
     """A result on one screen."""
-    s = result.settings
+    s, best, default, gain = result.settings, result.best, result.default, result.improvement
     states = [t.state for t in result.trials]
-    other = [f"{states.count(k)} {k}" for k in ("diverged", "failed", "pruned") if k in states]
-    told = "".join(f", {text}" for text in other)
-    what = "held-out " + (s["score"] if s["score"] == "accuracy" else "mean loss")
-    name = label_of(result.algorithm.name)
+    without = [f", {states.count(k)} {k}" for k in ("diverged", "failed", "pruned") if k in states]
     lines = [
-        f"{name} tuned over {s['folds']} folds of {s['over']}, {len(states)} trials{told}",
-        f"  {'objective':<22}{objective_text(result.objective.describe())}",
-        f"  {what:<22}{_measured(result.best)} (trial {result.best.number})",
-        f"  {'as given':<22}{_measured(result.default)}",
+        f"{label_of(result.algorithm.name)} tuned over {s['folds']} folds of {s['over']}, "
+        f"{len(states)} trials{''.join(without)}"
     ]
-    gain = result.improvement
-    if gain is not None and result.best.number:
-        lines.append(
-            f"  {'better by':<22}{gain.mean:.6f} +- {gain.standard_error:.6f}, fold against fold"
-        )
-    elif not result.best.number:
+
+    def row(name: str, text: str, given: str | None = None) -> None:
+        lines.append(f"  {name:<22}" + (text if given is None else f"{text:<14} given {given}"))
+
+    row("objective", objective_text(result.objective.describe()))
+    what = "accuracy" if s["score"] == "accuracy" else "mean loss"
+    row(f"held-out {what}", f"{_measured(best)} (trial {best.number})")
+    row("as given", _measured(default))
+    if not best.number:
         lines.append("  no trial is better than the algorithm as it was given")
-    rows = result.parameters.items()
-    if result.default.rounds is not None:
-        lines.append(
-            f"  {'communication rounds':<22}{result.best.rounds:<14.4g} "
-            f"given {result.default.rounds:.4g}"
-        )
-    lines += [
-        f"  {n:<22}{short(v):<14} given {short(result.default.parameters[n])}" for n, v in rows
-    ]
-    if result.at_the_end and result.best.number:
+    elif gain is not None:
+        row("better by", f"{gain.mean:.6f} +- {gain.standard_error:.6f}, fold against fold")
+    if default.rounds is not None:
+        row("communication rounds", f"{best.rounds:.4g}", f"{default.rounds:.4g}")
+    for name, value in result.parameters.items():
+        row(name, short(value), short(default.parameters[name]))
+    if result.at_the_end and best.number:
         lines.append(f"  near an end of its range: {', '.join(result.at_the_end)}")
     return "\n".join(lines)
 
