@@ -108,57 +108,66 @@ def sweep(
     measures = [measure] if isinstance(measure, str) else list(measure)
     if not measures:
         raise ValueError("measure must name at least one column")
-    if against == ROUND and histories is None and hasattr(table, "histories"):
+    rounds = against == ROUND
+    if rounds and histories is None and hasattr(table, "histories"):
         histories = table.histories()
     frame = as_table(table)
     facets = [facet] if isinstance(facet, str) else list(facet or ())
     if len(facets) > (2 if len(measures) == 1 else 1):
         raise ValueError(f"facet must be one column, or two with a single measure, got {facet!r}")
-    roles = [("by", by), *(("facet", name) for name in facets)]
-    if against == ROUND:
+    if rounds:
         _check_histories(frame, histories, measures, kind)
-    else:
-        roles.append(("against", against))
+    keys = _keys(frame, [("by", by), *(("facet", name) for name in facets)]
+                 + [("against", against)] * (not rounds))  # fmt: skip
+    frame, notes = _drawable(frame, keys)
+    check_unmixed(frame, keys)
+    for column in () if rounds else measures:
+        check_measure("measure", column, frame)
+        if scale == "log" and not frame[column].min() > 0:
+            raise ValueError(f"scale must not be log for {column}, which has values <= 0")
+
+    figure, panels = _panels(frame, measures, facets)
+    styles = styles_of(_values(frame, by))
+    across = [] if rounds else _values(frame, against)
+
+    def draw(panel: _Panel) -> int:
+        what = panel.ax, panel.part, panel.measure, by, styles
+        if panel.part.empty:
+            panel.ax.text(0.5, 0.5, "no runs", transform=panel.ax.transAxes, ha="center")
+        elif rounds:
+            assert histories is not None
+            return curves(*what, interval, histories)
+        elif kind == "line":
+            lines(*what, interval, against, across)
+        else:
+            boxes(*what, against, across)
+        return 0
+
+    last = max(map(draw, panels))
+    for panel in panels:
+        # The loss of a run is called objective, too.
+        of_run = not rounds or panel.measure not in PER_ROUND
+        measure_axis(panel.ax, panel.measure, frame if of_run else frame[[]], scale)
+        panel.ax.set_ylabel(measure_label(panel.measure) if panel.named else "")
+        panel.ax.set_xlabel(parameter_label(against) if panel.bottom else "")
+        if rounds:
+            rounds_axis(panel.ax, last)
+    if len(styles) > 1 or by != "algorithm":
+        legend(figure, styles, kind, None if by == "algorithm" else parameter_label(by))
+    figure.align_ylabels()
+    counted = _count(frame, keys, [] if rounds else measures)
+    note(figure, "; ".join([NOTES[interval if kind == "line" else "box"].format(counted), *notes]))
+    return figure
+
+
+def _keys(frame: DataFrame, roles: Sequence[tuple[str, str]]) -> list[str]:
+    """The columns that tell the points of a figure apart, from what each is for."""
     for role, column in roles:
         check_column(role, column, frame)
     keys = [column for _, column in roles]
     if len({*keys}) < len(keys):
         raise ValueError(f"by, against and facet must be different columns, got {', '.join(keys)}")
-    frame, notes = _drawable(frame, keys)
-    check_unmixed(frame, keys)
-    for column in () if against == ROUND else measures:
-        check_measure("measure", column, frame)
-        if scale == "log" and not frame[column].min() > 0:
-            raise ValueError(f"scale must not be log for {column}, which has values <= 0")
-
-    across = _values(frame, against) if against != ROUND else []
-    figure, panels = _panels(frame, measures, facets)
-    styles = styles_of(_values(frame, by))
-    last = 0
-    for panel in panels:
-        what = panel.ax, panel.part, panel.measure
-        if panel.part.empty:
-            panel.ax.text(0.5, 0.5, "no runs", transform=panel.ax.transAxes, ha="center")
-        elif against == ROUND:
-            assert histories is not None
-            last = max(last, curves(*what, by, styles, interval, histories))
-        elif kind == "line":
-            lines(*what, by, styles, interval, against, across)
-        else:
-            boxes(*what, by, styles, against, across)
-        # The loss of a run is called objective, too.
-        of_run = against != ROUND or panel.measure not in PER_ROUND
-        measure_axis(panel.ax, panel.measure, frame if of_run else frame[[]], scale)
-        panel.ax.set_ylabel(measure_label(panel.measure) if panel.named else "")
-        panel.ax.set_xlabel(parameter_label(against) if panel.bottom else "")
-    for panel in panels if against == ROUND else ():
-        rounds_axis(panel.ax, last)
-    if len(styles) > 1 or by != "algorithm":
-        legend(figure, styles, kind, None if by == "algorithm" else parameter_label(by))
-    figure.align_ylabels()
-    counted = _count(frame, keys, [] if against == ROUND else measures)
-    note(figure, "; ".join([NOTES[interval if kind == "line" else "box"].format(counted), *notes]))
-    return figure
+    return keys
 
 
 def sweep_plot_options(plot: str, varied: Sequence[str] = ()) -> dict[str, Any]:
