@@ -22,8 +22,9 @@ import numpy as np
 
 from .._extras import require
 from .._files import check_writable_folder, replacing
+from .._measures import DRAWN
 from .._validation import MAX_SEED, check_int
-from ..plots._tables import MEASURES, Histories, summarize
+from ..plots._tables import Histories, summarize
 from ._claims import Finding, judge
 from ._compute import SPLIT, Progress, _compute, optima
 from ._experiments import EXPERIMENTS, PARAMETERS, Cell, Experiment, distinct_cells
@@ -134,7 +135,7 @@ class Evaluation:
     @cached_property
     def summary(self) -> DataFrame:
         """Median, quartiles and mean of every measure, cell by cell and algorithm."""
-        measures = [m for m in (*MEASURES, "rounds_to_5_percent") if m in self.table]
+        measures = [m for m in (*DRAWN, "rounds_to_5_percent") if m in self.table]
         return summarize(self.table, [*PARAMETERS, "algorithm"], measures)
 
     def table1(self) -> DataFrame:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .._measures import MEASURES
 from ..algorithms import label_of
 from ._experiments import ALGORITHM_NAMES, EXPERIMENTS, PARAMETERS, Experiment
 
@@ -26,13 +27,6 @@ FAR_SLOWER = 0.5
 _FIG2, _TABLE1 = EXPERIMENTS["fig2"], EXPERIMENTS["table1"]
 
 SYMBOLS = {"clients": "m", "local_steps": "k0", "participation": "rho", "epsilon": "eps"}
-SHORT = {
-    "rounds": "CR",
-    "total_time": "TCT",
-    "local_time": "LCT",
-    "snr": "SNR",
-    "rounds_to_5_percent": "rounds to within 5 %",
-}
 
 
 class Test(NamedTuple):
@@ -141,9 +135,9 @@ def extreme(
                 values = ", ".join(
                     f"{label_of(n)} {show(row[n])}{_unfinished(gaps.at[cell, n])}" for n in than
                 )
-                where = _named(SHORT[measure], _where(_cell(cell), experiment))
+                where = _named(MEASURES[measure].short, _where(_cell(cell), experiment))
                 tests.append(Test(where, bool(holds), values))
-            told.append(f"{SHORT[measure]} {_ranges(wide[list(than)], show)}")
+            told.append(f"{MEASURES[measure].short} {_ranges(wide[list(than)], show)}")
         return Checked(tests, "; ".join(told))
 
     return check
@@ -183,7 +177,11 @@ def _lines_of(
     """Lines of medians: which measure, algorithm and cells, how to show a value, the values."""
     for measure in measures:
         for rest, name, line in lines(medians(table, experiment, measure), experiment, along):
-            yield _named(f"{SHORT[measure]} of {label_of(name)}", rest), _shower(measure), line
+            yield (
+                _named(f"{MEASURES[measure].short} of {label_of(name)}", rest),
+                _shower(measure),
+                line,
+            )
 
 
 def _goes_with(line: Series, sign: int) -> bool:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._measures import MEASURES, Measure
 from ..algorithms import label_of
 from ._style import ink, marks, paper
 from ._tables import (
-    MEASURES,
-    PER_ROUND,
     ROUND,
     Histories,
     Interval,
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-#: Measures whose axis is logarithmic where they differ by much, and its base.
-LOGARITHMIC = {"rounds": 2, "iterations": 2, "total_time": 10, "local_time": 10, "grad_mean_sq": 10}
-SECONDS = ("total_time", "local_time", "elapsed")
-#: "By much".
+#: A factor by which values differ by much.
 WIDE = 8.0
 
 
@@ -39,11 +35,6 @@ Styles = dict[Any, dict[str, Any]]
 def words(name: str) -> str:
     """A column's name for people."""
     return name.replace("_", " ")
-
-
-def measure_label(name: str) -> str:
-    """A measure's name on an axis."""
-    return {**MEASURES, **PER_ROUND}.get(name, words(name))
 
 
 def parameter_label(name: str) -> str:
@@ -185,16 +176,17 @@ def measure_axis(ax: Any, measure: str, frame: DataFrame, scale: str) -> None:
     values = frame[measure].to_numpy(float) if measure in frame else np.empty(0)
     values = values[np.isfinite(values)]
     spread = len(values) > 0 and values.min() > 0 and values.max() >= WIDE * values.min()
-    if scale == "log" or (scale == "auto" and measure in LOGARITHMIC and spread):
-        base = LOGARITHMIC.get(measure, 10)
+    known = MEASURES.get(measure, Measure(measure))
+    if scale == "log" or (scale == "auto" and known.log and spread):
+        base = known.log or 10
         ax.set_yscale("log", base=base)
         ax.yaxis.set_major_locator(LogLocator(base=base, subs=(1, 2, 5) if base == 10 else (1,)))
         ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
         ax.yaxis.set_minor_locator(NullLocator())
-    elif measure in ("rounds", "iterations"):
+    elif known.kind is int:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    if measure in SECONDS:
-        ax.yaxis.set_major_formatter(EngFormatter(unit="s"))
+    if known.unit is not None:
+        ax.yaxis.set_major_formatter(EngFormatter(unit=known.unit))
 
 
 def _line(ax: Any, x: Any, summary: DataFrame, style: dict[str, Any], **more: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from .._measures import DRAWN, OF_ROUND, label_of_measure
 from .._validation import check_choice
 from ._draw import (
     boxes,
@@ -14,7 +15,6 @@ from ._draw import (
     legend,
     lines,
     measure_axis,
-    measure_label,
     parameter_label,
     value_label,
     words,
@@ -22,8 +22,6 @@ from ._draw import (
 from ._style import STYLES, new_grid, note, rounds_axis, styles_of
 from ._tables import (
     INTERVALS,
-    MEASURES,
-    PER_ROUND,
     ROUND,
     Histories,
     Interval,
@@ -146,9 +144,9 @@ def sweep(
     last = max(map(draw, panels))
     for panel in panels:
         # The loss of a run is called objective, too.
-        of_run = not rounds or panel.measure not in PER_ROUND
+        of_run = not rounds or panel.measure not in OF_ROUND
         measure_axis(panel.ax, panel.measure, frame if of_run else frame[[]], scale)
-        panel.ax.set_ylabel(measure_label(panel.measure) if panel.named else "")
+        panel.ax.set_ylabel(label_of_measure(panel.measure) if panel.named else "")
         panel.ax.set_xlabel(parameter_label(against) if panel.bottom else "")
         if rounds:
             rounds_axis(panel.ax, last)
@@ -190,7 +188,7 @@ def sweep_plot_options(plot: str, varied: Sequence[str] = ()) -> dict[str, Any]:
     measure, colon, against = plot.partition(":")
     if not colon:
         raise ValueError(f"plot must be MEASURE:PARAMETER, as rounds:local_steps, got {plot!r}")
-    check_choice("plot's measure", measure, [*MEASURES, *(PER_ROUND if against == ROUND else ())])
+    check_choice("plot's measure", measure, [*DRAWN, *(OF_ROUND if against == ROUND else ())])
     check_choice("plot's parameter", against, [*parameters(), ROUND])
     left = [name for name in varied if name not in (against, "algorithm")]
     by = "algorithm"
@@ -221,7 +219,7 @@ def _check_histories(
     if missing:
         raise ValueError(f"histories must hold every run, {len(missing)} are missing: {missing[0]}")
     held = set.intersection(*(set(histories[r]) for r in frame["run_id"]))
-    known = [m for m in (*MEASURES, *PER_ROUND) if m in held]
+    known = [m for m in (*DRAWN, *OF_ROUND) if m in held]
     for measure in measures:
         check_choice("measure", measure, ["mean_objective", *known])
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._extras import require
+from .._measures import DRAWN
 from .._parameters import parameters as of_class
 from .._validation import check_choice
 from ..algorithms import ALGORITHMS
@@ -21,20 +22,6 @@ Histories = Mapping[Any, Mapping[str, Array]]
 """Per-round arrays of each run, by its ``run_id``."""
 Interval = Literal["quartiles", "bootstrap"]
 
-#: What a run measures, and how it is called on an axis.
-MEASURES: dict[str, str] = {
-    "mean_objective": "f(x) / m",
-    "gap_percent": "f(x) above the optimum (%)",
-    "rounds": "communication rounds (CR)",
-    "iterations": "local iterations",
-    "total_time": "total time (TCT)",
-    "local_time": "local time a round (LCT)",
-    "snr": "SNR (log10)",
-    "accuracy": "accuracy",
-    "grad_mean_sq": "squared norm of the mean gradient",
-}
-#: The same for what a history holds beside them.
-PER_ROUND: dict[str, str] = {"objective": "f(x)", "elapsed": "time since the start"}
 #: Parameters that a table may have beside those of the algorithms, and how they are called on an
 #: axis; the others are called as their fields say.
 OF_DATA: dict[str, str] = {
@@ -94,7 +81,7 @@ def check_column(name: str, column: Any, table: DataFrame) -> str:
 def check_measure(name: str, column: Any, table: DataFrame) -> str:
     """Return `column` if the table has it, and numbers in it."""
     numeric = table.select_dtypes(["number"]).columns
-    check_choice(name, column, [c for c in numeric if c in MEASURES or c == column])
+    check_choice(name, column, [c for c in numeric if c in DRAWN or c == column])
     if not np.isfinite(table[column]).any():
         raise ValueError(f"{name} must have values, {column!r} has none in any of these runs")
     return str(column)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .._extras import require
 from .._files import replacing, write_csv
+from .._measures import MEASURES, OF_RUN
 from ._file import StoreError, explained, open_store, transaction
-from ._reading import AMONG, OF_RUN, Reader, listed
-from ._record import MEASURES, Array, Record
+from ._reading import AMONG, COLUMNS, Reader, listed
+from ._record import Array, Record
 from ._rows import INSERT, cell_of, row_of
 from ._where import Where, conditions
 
@@ -150,7 +151,7 @@ class Store:
         """
         with self._reading() as reader:
             columns = reader.columns(
-                (*OF_RUN, "cell", "versions", "history"),
+                (*COLUMNS, "cell", "versions", "history"),
                 "run_id >= ? AND run_id < ?",
                 (run_id, f"{run_id}g"),  # above every hexadecimal digit
                 limit=2,
@@ -160,7 +161,7 @@ class Store:
                 raise KeyError(f"{self.path} has {'several runs' if count else 'no run'} {run_id}")
             found = {name: values[0] for name, values in columns.items()}
             cell = found.pop("cell")
-            measures = {name: found.pop(name) for name in MEASURES}
+            measures = {name: found.pop(name) for name in OF_RUN}
             return Record(
                 parameters=reader.cells(cell)[cell],
                 versions=reader.mapping(found.pop("versions")),
@@ -250,9 +251,9 @@ class Store:
         pandas = require("pandas", "tables", "a table of runs")
         columns = self.table(where, ids=ids)
         table = pandas.DataFrame({name: _series(pandas, v) for name, v in columns.items()})
-        for name in ("mean_objective", "total_time", "local_time", "snr", "accuracy",
-                     "grad_mean_sq"):  # fmt: skip
-            table[name] = table[name].astype(float)
+        for name in OF_RUN:
+            if MEASURES[name].kind is float:
+                table[name] = table[name].astype(float)
         return table
 
     def to_csv(self, path: str | os.PathLike[str], where: Where = None) -> None:

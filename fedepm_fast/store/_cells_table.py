@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._record import MEASURES
+from .._measures import MEASURES, OF_RUN
 
 #: Measures that have quartiles.
-QUARTILES = ("mean_objective", "rounds", "total_time", "local_time", "snr", "accuracy")
+QUARTILES = tuple(name for name in OF_RUN if MEASURES[name].quartiles)
 
 # Parameters that may follow from others: shown only where they do not.
 _DERIVED = (
@@ -19,7 +19,7 @@ _DERIVED = (
     "scale", "regularizer", "stopping", "tolerance", "gradient_tolerance", "variance_tolerance",
 )  # fmt: skip
 
-_NOT_OF_CELL = ("run_id", "trial", "error", "machine", "created", *MEASURES)
+_NOT_OF_CELL = ("run_id", "trial", "error", "machine", "created", *OF_RUN)
 
 
 class Summary(NamedTuple):

@@ -7,12 +7,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .._measures import OF_RUN
 from ._file import StoreError
-from ._record import MEASURES, Array, decoded, guarantee_of
+from ._record import Array, decoded, guarantee_of
 from ._rows import CHECKED, KINDS, checksum, history_checksum
 from ._where import Condition, Where, conditions
 
-OF_RUN = ("run_id", "seed", "trial", "error", *MEASURES, "machine", "created")
+COLUMNS = ("run_id", "seed", "trial", "error", *OF_RUN, "machine", "created")
 
 #: Runs by their ids, which `listed` makes the argument of it.
 AMONG = "run_id IN (SELECT value FROM json_each(?))"
@@ -105,14 +106,14 @@ class Reader:
 
     def table(self, ids: Sequence[str] | None) -> dict[str, list[Any]]:
         """The runs `ids`, or all, as columns: parameters first."""
-        found = self.of(("cell", *OF_RUN), ids)
+        found = self.of(("cell", *COLUMNS), ids)
         cells = {k: _plain(of) for k, of in self.cells(*found["cell"]).items()}
         of = found.pop("cell")
         names = _in_order(cells[cell] for cell in dict.fromkeys(of))
         return {
             "run_id": found.pop("run_id"),
             **{name: [cells[cell].get(name) for cell in of] for name in names},
-            **{name: found.pop(name) for name in ("seed", "trial", *MEASURES, "error")},
+            **{name: found.pop(name) for name in ("seed", "trial", *OF_RUN, "error")},
             **found,
         }
 
@@ -123,7 +124,7 @@ class Reader:
         rows that are known to be whole: SQLite would pass over one that is damaged.
         """
         asked = conditions(where)
-        of_run = {c.name for c in asked}.intersection((*OF_RUN, "failed"))
+        of_run = {c.name for c in asked}.intersection((*COLUMNS, "failed"))
         found = self.of(["cell", *{"run_id", *of_run}], ids)
         chosen: Iterable[int] = range(len(found["run_id"]))
         for name, holds in self._tests(asked, found["cell"]) if asked else ():
@@ -174,7 +175,7 @@ class Reader:
 
     def _values(self, name: str, column: Sequence[Any]) -> list[Any]:
         """What a column of runs means; SQLite itself holds any kind of value in it."""
-        for kind in set(map(type, column)).difference(KINDS.get(name, (float, type(None)))):
+        for kind in set(map(type, column)).difference(KINDS[name]):
             raise self.damaged(f"{name} is of type {kind.__name__}")
         if name in ("seed", "trial"):
             return [value % 2**64 for value in column]
@@ -193,7 +194,7 @@ class Reader:
         tests: list[tuple[str, Callable[[Any], bool]]] = []
         for condition in asked:
             name = condition.name
-            if name in (*OF_RUN, "failed"):
+            if name in (*COLUMNS, "failed"):
                 tests.append((name, condition.on([_EXAMPLES.get(name, 1)]).holds))
             elif name in known or not cells:
                 of_cell = condition.on(p.get(name) for p in cells.values())
@@ -202,7 +203,7 @@ class Reader:
             else:
                 raise ValueError(
                     f"where must name columns of {self.path}, got {name!r}: "
-                    f"{', '.join([*sorted(known), *OF_RUN, 'failed'])}"
+                    f"{', '.join([*sorted(known), *COLUMNS, 'failed'])}"
                 )
         return tests
 

@@ -15,22 +15,6 @@ from . import _history
 
 Array = NDArray[np.float64]
 
-#: What is kept of a run beside its history: entries of `Result.summary`, the reasons joined
-#: by ``+``, and an `snr` that is infinite or NaN as it is.
-MEASURES = (
-    "mean_objective",
-    "rounds",
-    "iterations",
-    "total_time",
-    "local_time",
-    "snr",
-    "accuracy",
-    "grad_mean_sq",
-    "diverged",
-    "reasons",
-    "guarantee",
-)
-
 
 @dataclass(frozen=True, eq=False)
 class Record:

@@ -11,12 +11,13 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 
+from .._measures import MEASURES, OF_RUN
 from .._validation import MAX_SEED, check_int
-from ._record import MEASURES, Record
+from ._record import Record
 
 #: Columns of runs that the checksum of a row is of, in its order.
 CHECKED = (
-    "run_id", "cell", "seed", "trial", "error", *MEASURES, "versions", "machine", "created",
+    "run_id", "cell", "seed", "trial", "error", *OF_RUN, "versions", "machine", "created",
     "history_checksum",
 )  # fmt: skip
 
@@ -30,13 +31,17 @@ INSERT = (
     + " WHERE runs.error IS NOT NULL"
 )
 
-#: What the columns of runs hold that are not of floats.
+#: What the columns of runs hold. SQLite has no truth values.
 KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("run_id", "machine", "created", "versions"), (str,)),
     **dict.fromkeys(("cell", "seed", "trial", "failed"), (int,)),
-    **dict.fromkeys(("error", "reasons", "guarantee"), (str, type(None))),
-    **dict.fromkeys(("rounds", "iterations", "diverged", "history_checksum"), (int, type(None))),
+    "error": (str, type(None)),
+    "history_checksum": (int, type(None)),
     "history": (bytes, type(None)),
+    **{
+        name: (int if MEASURES[name].kind is bool else MEASURES[name].kind, type(None))
+        for name in OF_RUN
+    },
 }
 
 _CODES = {int: "q", float: "d", str: "s", type(None): "n"}
@@ -99,7 +104,7 @@ def as_stored(name: str, value: Any) -> Any:
     """A value as its column gives it back; SQLite has neither NaN nor a zero below zero."""
     if value is None or value != value:
         return None
-    kind = KINDS.get(name, (float,))[0]
+    kind = KINDS[name][0]
     return float(value) + 0.0 if kind is float else kind(value)
 
 
@@ -117,7 +122,7 @@ def row_of(record: Record, cell: int) -> tuple[Any, ...]:
     """A run as a row for `INSERT`: what its checksum is of, the checksum, the history."""
     found = {
         **{name: getattr(record, name) for name in ("run_id", "error", "machine", "created")},
-        **{name: record.measures.get(name) for name in MEASURES},
+        **{name: record.measures.get(name) for name in OF_RUN},
         **{name: _signed(name, getattr(record, name)) for name in ("seed", "trial")},
         "cell": cell,
         "versions": json.dumps(dict(record.versions)),

@@ -11,13 +11,14 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from .. import __version__
+from .._measures import measured
 from ..data import FederatedData
 from ..guarantees import share_a_seed
 from ..randomness import split_seed
 from ..result import DivergenceWarning, Result
 from ..runner import run, versions
 from ..store import _history
-from ..store._record import MEASURES, Record
+from ..store._record import Record
 from ._cells import Cell
 
 Item = tuple[str, int, int, int]
@@ -75,7 +76,7 @@ def execute_task(
             assert data is not None
             result = execute(cell, seed, trial, data)
             kept = {name: v for name, v in result.history.items() if keep_x or name != "x"}
-            record = record_of(cell, item, measures=_measures(result), packed=_history.encode(kept))
+            record = record_of(cell, item, measures=measured(result), packed=_history.encode(kept))
         except Exception as failure:
             record = record_of(cell, item, error=f"{type(failure).__name__}: {failure}")
         done.append(Done(index, record, perf_counter() - began))
@@ -88,11 +89,6 @@ def record_of(cell: Cell, item: Item, **found: Any) -> Record:
     run_id, _, seed, trial = item
     machine = socket.gethostname()
     return Record(run_id, cell.parameters, seed, trial, **{**here, "machine": machine, **found})
-
-
-def _measures(result: Result) -> dict[str, Any]:
-    found = {**result.summary(), "snr": result.snr, "reasons": "+".join(result.reasons)}
-    return {name: found[name] for name in MEASURES}
 
 
 @cache

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedepm_fast import Store, StoreError
+from fedepm_fast._measures import OF_RUN
 from fedepm_fast.store import _history
 from fedepm_fast.store._file import APPLICATION, SCHEMA
-from fedepm_fast.store._record import MEASURES, Record
+from fedepm_fast.store._record import Record
 from fedepm_fast.store._rows import checksum
 
 CHECKSUM = 180513624
@@ -31,7 +32,7 @@ def record(i: int, *, error: str | None = None, seed: int = 0, **parameters) -> 
         seed=seed,
         trial=i,
         error=error,
-        measures={} if error else dict(zip(MEASURES, MEASURED, strict=True)),
+        measures={} if error else dict(zip(OF_RUN, MEASURED, strict=True)),
         versions={"fedepm_fast": "0"},
         machine="here",
         packed=None if error else _history.encode({"objective": np.arange(3.0) / max(i, 1)}),
@@ -79,7 +80,7 @@ def test_a_record_comes_back_as_it_was(tmp_path):
 
 
 def test_numbers_that_are_not_finite_come_back(tmp_path):
-    measures = dict(zip(MEASURES, MEASURED, strict=True)) | {"snr": math.inf, "accuracy": None}
+    measures = dict(zip(OF_RUN, MEASURED, strict=True)) | {"snr": math.inf, "accuracy": None}
     with Store(":memory:") as store:
         one = record(1)
         object.__setattr__(one, "measures", measures)

@@ -12,10 +12,10 @@ from problems import small_data
 from small_sweeps import TIMES, small_sweep, timeless
 
 from fedepm_fast import FedEPM, SFedAvg, SFedProx, Store, Sweep, datasets, run, sweep
+from fedepm_fast._measures import OF_RUN
 from fedepm_fast._progress import counting
 from fedepm_fast.data import sources
 from fedepm_fast.randomness import split_seed
-from fedepm_fast.store._record import MEASURES
 from fedepm_fast.sweeps import SweepInterrupted, _backends, _execute
 
 # Doing them ---------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_a_run_of_a_sweep_is_the_run_itself():
     assert table["lam"].notna().tolist() == [True] * 2 + [False] * 4
     assert table.columns[:3].tolist() == ["run_id", "algorithm", "local_steps"]
     assert {"participation", "epsilon", "eta", "learning_rate", "partition", "objective",
-            "seed", *MEASURES} <= set(table.columns)  # fmt: skip
+            "seed", *OF_RUN} <= set(table.columns)  # fmt: skip
 
 
 def test_trials_differ_in_split_selection_and_noise():
