@@ -281,7 +281,7 @@ small_tune(storage="tune.db", trials=6, progress=kill)
 
 
 def test_a_kill_loses_no_finished_trial(tmp_path):
-    paths = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests", Path(__file__).parent)))
     done = subprocess.run(
         [sys.executable, "-c", KILLED], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}
     )
