@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -152,14 +152,12 @@ def live(quiet: bool) -> bool:
     return not quiet and sys.stdout.isatty()
 
 
-def write_figure(
-    stem: Path, results: list[Result], optimum: float | None, paths: list[Path]
-) -> None:
-    """Draw f(x)/m against rounds as PNG and SVG, if matplotlib is installed."""
+def write_figure(stem: Path, draw: Callable[[Any], Any], paths: list[Path]) -> None:
+    """What `draw` makes, given `plots`, as PNG and SVG, if matplotlib is installed."""
     from .. import plots
 
     try:
-        figure = plots.history(results, optimum=optimum)
+        figure = draw(plots)
     except ImportError as hint:
         print(f"no figure: {hint}", file=sys.stderr)
         return
@@ -232,15 +230,15 @@ def optimum_per_client(problem: Problem, *, live: bool) -> float:
     return problem.optimum().value / problem.n_clients
 
 
-def write_summary(out: Path, record: dict[str, Any], paths: list[Path]) -> None:
-    """Write ``summary.json`` and add it to what was written."""
+def write_json(path: Path, record: Any, paths: list[Path]) -> None:
+    """Write a record and add its file to what was written."""
     import json
 
     from .._files import replacing
 
-    with replacing(out / "summary.json") as temporary:
+    with replacing(path) as temporary:
         temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-    paths.append(out / "summary.json")
+    paths.append(path)
 
 
 def wrote(paths: list[Path]) -> str:

@@ -74,7 +74,7 @@ def compare(
     paths: list[Path] = []
     with common.writing(paths):
         if out is not None:
-            common.write_summary(out, record, paths)
+            common.write_json(out / "summary.json", record, paths)
         write(out, plot, results, optimum, paths)
     if json:
         print(json_module.dumps(record, allow_nan=False))
@@ -119,7 +119,9 @@ def write(
             paths.append(out / f"{name}.npz")
             result.to_csv(out / f"{name}.csv")
             paths.append(out / f"{name}.csv")
-        common.write_figure(out / "compare", results, optimum, paths)
+        common.write_figure(
+            out / "compare", lambda plots: plots.history(results, optimum=optimum), paths
+        )
     if plot is not None:
         plots.save(plots.history(results, optimum=optimum), plot)
         paths.append(plot)

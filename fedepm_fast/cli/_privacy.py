@@ -18,6 +18,7 @@ from ._options import taken, with_options
 if TYPE_CHECKING:
     from ..algorithms import FedEPM
     from ..privacy.audit import Audit
+    from ..privacy.tradeoff import Tradeoff
 
 
 @with_options("mechanism", "algorithm:fedepm", without=["participation", "coverage_rounds"])
@@ -184,26 +185,12 @@ def tradeoff(
     print(json_module.dumps(found.rows, allow_nan=False) if json else "\n".join(lines))
 
 
-def write(out: Path, found: Any, paths: list[Path]) -> None:
+def write(out: Path, found: Tradeoff, paths: list[Path]) -> None:
     """Runs as CSV and JSON, and the figure; each is appended to `paths` once whole."""
-    import csv
+    from .._files import write_csv
 
-    from .. import plots
-    from .._files import replacing
-
-    with replacing(out / "tradeoff.json") as path:
-        path.write_text(json_module.dumps(found.rows, indent=1, allow_nan=False))
-    paths.append(out / "tradeoff.json")
-    with replacing(out / "tradeoff.csv") as path, open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(found.rows[0]))
-        writer.writeheader()
-        writer.writerows(found.rows)
+    common.write_json(out / "tradeoff.json", found.rows, paths)
+    columns = {name: [row[name] for row in found.rows] for name in found.rows[0]}
+    write_csv(out / "tradeoff.csv", columns)
     paths.append(out / "tradeoff.csv")
-    try:
-        figure = found.plot()
-    except ImportError as hint:
-        print(f"no figure: {hint}", file=sys.stderr)
-        return
-    for suffix in (".png", ".svg"):
-        plots.save(figure, out / f"tradeoff{suffix}")
-        paths.append(out / f"tradeoff{suffix}")
+    common.write_figure(out / "tradeoff", lambda _: found.plot(), paths)

@@ -116,11 +116,13 @@ def write(
     paths.append(out / "result.npz")
     result.to_csv(out / "history.csv")
     paths.append(out / "history.csv")
-    common.write_summary(out, record, paths)
+    common.write_json(out / "summary.json", record, paths)
     if not result.guarantee.startswith("none"):
         result.release().save(out / RELEASED)
         paths.append(out / RELEASED)
-    common.write_figure(out / "history", [result], optimum, paths)
+    common.write_figure(
+        out / "history", lambda plots: plots.history([result], optimum=optimum), paths
+    )
 
 
 class RoundsTable(AbstractContextManager["RoundsTable"]):

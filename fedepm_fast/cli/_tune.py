@@ -154,7 +154,7 @@ def _write(
     if out is not None:
         result.to_csv(out / "trials.csv")
         paths.append(out / "trials.csv")
-        common.write_summary(out, record, paths)
+        common.write_json(out / "summary.json", record, paths)
         with replacing(out / "tuned.toml") as temporary:
             temporary.write_text(result.toml(data))
         paths.append(out / "tuned.toml")
