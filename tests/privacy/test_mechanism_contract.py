@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
 import pickle
@@ -15,9 +16,19 @@ from numpy.typing import ArrayLike
 from problems import small_data
 from scipy import integrate, stats
 
-from fedepm_fast import FedEPM, FederatedData, Result, Store, Sweep, run, sweep
+from fedepm_fast import (
+    FedEPM,
+    FederatedData,
+    Result,
+    Store,
+    Sweep,
+    mechanisms,
+    privacy,
+    run,
+    sweep,
+)
 from fedepm_fast.federation.client import PrivateClient
-from fedepm_fast.guarantees import OWN_MECHANISM, SHARED_SEED
+from fedepm_fast.guarantees import NO_GUARANTEE, OWN_MECHANISM, SHARED_SEED
 from fedepm_fast.kernels.philox import wrapping
 from fedepm_fast.mechanisms import MECHANISMS, Law, Mechanism, release
 from fedepm_fast.privacy.audit import Plan
@@ -303,3 +314,29 @@ def test_a_name_is_one_mechanism_s():
 
     with pytest.raises(TypeError, match=r"mechanism must be a .*, got Nameless"):
         FedEPM(mechanism=Nameless(total_epsilon=1.0))
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_pickles_of_before_are_read(name):
+    mechanism = of(name, clip=0.5)
+    now = pickle.dumps(mechanism, 0)
+    module = f"c{type(mechanism).__module__}\n".encode()
+    then = now.replace(module, b"cfedepm_fast.privacy.mechanisms\n")
+    assert then != now and pickle.loads(then) == mechanism
+
+
+def test_paths_of_before_lead_to_the_same_modules():
+    for before, names in (
+        ("mechanisms", ["LaplaceMechanism", "PaperNoise", "clip_rows", "upload_sensitivity"]),
+        ("runs", ["GUESSED", "NOT_PRIVATE", "SIMULATED", "as_true", "check_run", "share_a_seed"]),
+        ("released", ["ReleasedRun", "released"]),
+        ("accounting", ["gaussian_epsilon", "laplace_epsilon", "laplace_noise_multiplier"]),
+        ("release", ["release", "release_scale", "LEAST_SCALE"]),
+    ):
+        module = importlib.import_module(f"fedepm_fast.privacy.{before}")
+        assert all(hasattr(module, name) for name in names)
+    assert importlib.import_module("fedepm_fast.privacy.mechanisms") is mechanisms
+    assert privacy.mechanisms is mechanisms and callable(privacy.release)
+    assert privacy.PaperNoise(0.5).guarantee == NO_GUARANTEE
+    with pytest.raises(TypeError, match=r"mechanism must be a .*, got PaperNoise"):
+        FedEPM(mechanism=privacy.PaperNoise())
