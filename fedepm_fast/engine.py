@@ -21,7 +21,7 @@ from .kernels.engine import _state as arrays
 from .objectives import Problem
 from .participation import clients_per_round
 from .private_runs import plan_of
-from .randomness import COVER, INITIAL_NOISE, NOISE, SELECT, CounterRandomness, GivenRandomness
+from .randomness import CounterRandomness, GivenRandomness, for_stages
 from .reference import Reference
 from .stopping import (
     BUILT_IN,
@@ -162,9 +162,9 @@ def simulate(
     return run.outcome(names, every_accuracy, keep_x)
 
 
-def has_diverged(growth: float, reasons: tuple[str, ...]) -> bool:
-    """Whether f, `growth` times that of the start, is beyond recovery."""
-    return growth > DIVERGENCE_FACTOR or (RISE in reasons and growth > RISE_IS_DIVERGENCE_FACTOR)
+def has_diverged(ratio: float, reasons: tuple[str, ...]) -> bool:
+    """Whether f, `ratio` times that of the start, is beyond recovery."""
+    return ratio > DIVERGENCE_FACTOR or (RISE in reasons and ratio > RISE_IS_DIVERGENCE_FACTOR)
 
 
 class _Compiled:
@@ -222,7 +222,7 @@ class _Run:
             algorithm, m, stopping, max_rounds, max_iterations, abs(self.at_start),
             stages.constants,
         )  # fmt: skip
-        self.key, self.given, self.initial = _randomness(randomness)
+        self.key, self.given, self.initial = for_stages(randomness)
         # A rule of the user's is asked in Python, the loop knows nothing of it.
         conditions = stopping.conditions if type(stopping) in BUILT_IN else ()
         self.order = (*conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
@@ -385,23 +385,3 @@ def _settings(
         divergence_factor=DIVERGENCE_FACTOR,
         rise_is_divergence_factor=RISE_IS_DIVERGENCE_FACTOR,
     )
-
-
-def _randomness(
-    randomness: CounterRandomness | GivenRandomness,
-) -> tuple[arrays.Key, arrays.Given, Array]:
-    purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE)]
-    if isinstance(randomness, CounterRandomness):
-        key = np.uint64(randomness.seed), np.uint64(randomness.trial)
-        return arrays.Key(*key, *purposes), _NOTHING_GIVEN, _NOTHING_GIVEN.noise[:, :, 0]
-    counts = np.array([len(chosen) for chosen in randomness.selected], dtype=np.int64)
-    selected = np.zeros((len(counts), max(counts, default=0)), dtype=np.int64)
-    for row, chosen in zip(selected, randomness.selected, strict=True):
-        row[: len(chosen)] = chosen
-    given = arrays.Given(counts, selected, randomness.per_round)
-    return arrays.Key(*[np.uint64(0)] * 2, *purposes), given, randomness.unit_noise_init
-
-
-_NOTHING_GIVEN = arrays.Given(
-    np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0, 1))
-)

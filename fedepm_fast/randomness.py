@@ -9,13 +9,16 @@ in any order, by any number of threads, or alone, with the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from ._validation import MAX_SEED, check_array, check_choice, check_int
+
+if TYPE_CHECKING:
+    from .kernels.engine import _state as arrays
 
 Words = NDArray[np.uint64]
 Array = NDArray[np.float64]
@@ -256,3 +259,24 @@ class GivenRandomness:
         """Raise ValueError where round `tau` is beyond the rounds given."""
         if tau >= rounds:
             raise ValueError(f"{name} covers {rounds} rounds, but round {tau} was reached")
+
+
+def for_stages(
+    randomness: CounterRandomness | GivenRandomness,
+) -> tuple[arrays.Key, arrays.Given, Array]:
+    """What the stages of a run draw from: key, what is given, and unit noise of first uploads."""
+    from .kernels.engine import _state as arrays
+
+    purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE)]
+    if isinstance(randomness, CounterRandomness):
+        key, chosen, noise = (randomness.seed, randomness.trial), [], np.empty((0, 0, 1))
+        initial = noise[:, :, 0]
+    else:
+        key, chosen, noise = (0, 0), randomness.selected, randomness.per_round
+        initial = randomness.unit_noise_init
+    counts = np.array([len(clients) for clients in chosen], dtype=np.int64)
+    selected = np.zeros((len(counts), max(counts, default=0)), dtype=np.int64)
+    for row, clients in zip(selected, chosen, strict=True):
+        row[: len(clients)] = clients
+    given = arrays.Given(counts, selected, noise)
+    return arrays.Key(*map(np.uint64, key), *purposes), given, initial

@@ -18,12 +18,12 @@ from .algorithms._averaging import learning_rate
 from .algorithms._operators import (
     ens,
     ens_algorithm1,
+    fedepm_iterates,
     penalty,
     penalty_parameter,
     soft_threshold,
 )
 from .algorithms._views import AtClients, AtServer
-from .algorithms.fedepm import fedepm_iterates
 from .kernels.engine import _loop as loop
 from .kernels.engine._state import clear
 from .objectives import Problem
@@ -136,7 +136,7 @@ class Reference:
         for i in np.setdiff1d(self._everyone, S, assume_unique=True):
             state.G[i] = problem.gradient(i, x)
         g_mean = state.G.mean(axis=0)
-        state.totals[:2] = problem.total_value(x), g_mean @ g_mean
+        state.totals[:] = problem.total_value(x), g_mean @ g_mean
         return True
 
     def local_round(self, *arguments: Any) -> bool:

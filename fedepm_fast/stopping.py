@@ -109,13 +109,13 @@ class StoppingRule:
         found: Any = self.fired(
             n, m, Rounds(objective, len(objective)), Rounds(grad_mean_sq, len(grad_mean_sq))
         )
-        told = f"fired of the stopping rule {type(self).__name__} must return a tuple of strings, "
-        told += "the reasons to stop, empty to go on"
+        rule = f"fired of the stopping rule {type(self).__name__} must return a tuple of strings, "
+        rule += "the reasons to stop, empty to go on"
         if not isinstance(found, (tuple, list)) or not all(isinstance(why, str) for why in found):
-            raise TypeError(f"{told}, got {found!r} of type {type(found).__name__}")
+            raise TypeError(f"{rule}, got {found!r} of type {type(found).__name__}")
         for why in found:
             if not why or "+" in why:
-                raise ValueError(f"{told}, none of them '' or with a '+', got {found!r}")
+                raise ValueError(f"{rule}, none of them '' or with a '+', got {found!r}")
         return tuple(map(str, found))
 
 

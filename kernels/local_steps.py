@@ -18,12 +18,11 @@ updates the clients in `rows`, an array of distinct row numbers, of W, G, out (m
 mu (m,), C-contiguous of one dtype. `out` may be W. It returns whether every result is finite,
 which no NaN or infinity in a row, or in x, escapes.
 
-The baselines' local steps are gradient steps, `gradient_steps_kernel`.
+The baselines' local steps are gradient steps, see `gradient_steps`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -32,16 +31,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _boundary as boundary
-from . import losses  # noqa: F401 - cached gradient steps must answer for its sources as well
 from ._jit import device, kernel, parallel_kernel, warms
 from ._jit import threads as thread_count
+from ._local_steps_wide import advance, wide
 from ._simd import (
     absolute,
     all_true,
     first_lanes,
     fma,
-    horizontal_sum,
-    lane,
     lanes,
     load,
     load_partial,
@@ -50,7 +47,9 @@ from ._simd import (
     store,
     store_partial,
 )
-from .prox import shrink
+from .gradient_steps import gradient_steps_kernel
+
+__all__ = ["fedepm_local_steps", "fedepm_local_steps_raw", "gradient_steps_kernel"]
 
 #: Up to this many coordinates the lanes of a vector are clients, beyond it coordinates.
 NARROW = 32
@@ -61,18 +60,12 @@ PARALLEL_FROM = 3_000_000
 
 
 @device
-def _growth(mu0, alpha, local_steps, first_iteration):
+def _mu_at_x(mu0, alpha, local_steps, first_iteration):
     """``mu0 * alpha^(k+1)`` of each step; a product of alphas would drift over many rounds."""
-    growth = np.empty(local_steps)
+    values = np.empty(local_steps)
     for k in range(local_steps):
-        growth[k] = mu0 * math.pow(alpha, float(first_iteration + k + 1))
-    return growth
-
-
-@device
-def _advance(p, g, nu, lam, r):
-    """``soft(nu*p - g, lam) / (eta + nu)``, given ``r = 1 / (eta + nu)``."""
-    return r * shrink(fma(nu, p, -g), lam)
+        values[k] = mu0 * math.pow(alpha, float(first_iteration + k + 1))
+    return values
 
 
 # Lanes are clients ----------------------------------------------------------------------
@@ -143,7 +136,7 @@ def _scatter(columns, at, x, rows, first, out):
 
 
 @device
-def _narrow(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu):
+def _narrow(W, x, G, step, rows, lam, eta, c, mu_at_x, first, last, out, mu):
     """Clients rows[first:last], all of whose coordinates fit the nearest cache."""
     n, width = x.size, lanes(x)
     pair = TOGETHER * width
@@ -176,15 +169,15 @@ def _narrow(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu):
             store(memory, i + width, p1)
             a0, a1 = fma(p0, p0, a0), fma(p1, p1, a1)
         mu0 = mu1 = a0
-        for k in range(growth.size):
-            mu0, mu1 = growth[k] * fma(c_v, a0, one), growth[k] * fma(c_v, a1, one)
+        for k in range(mu_at_x.size):
+            mu0, mu1 = mu_at_x[k] * fma(c_v, a0, one), mu_at_x[k] * fma(c_v, a1, one)
             nu0, nu1 = s0 * mu0, s1 * mu1
             r0, r1 = one / (eta_v + nu0), one / (eta_v + nu1)
             a0 = a1 = splat(x, 0.0)
             for j in range(n):
                 i = j * pair
-                p0 = _advance(load(memory, i), load(memory, g + i), nu0, lam_v, r0)
-                p1 = _advance(load(memory, i + width), load(memory, g + i + width), nu1, lam_v, r1)
+                p0 = advance(load(memory, i), load(memory, g + i), nu0, lam_v, r0)
+                p1 = advance(load(memory, i + width), load(memory, g + i + width), nu1, lam_v, r1)
                 store(memory, i, p0)
                 store(memory, i + width, p1)
                 a0, a1 = fma(p0, p0, a0), fma(p1, p1, a1)
@@ -200,65 +193,6 @@ def _narrow(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu):
     return finite
 
 
-# Lanes are coordinates ------------------------------------------------------------------
-
-
-@device
-def _sweep(x, G, at, nu, r, lam, backward, final, out):
-    """One step of the client whose row begins at flat index `at`: |p|^2.
-
-    `out` holds p, and in the end x + p.
-    """
-    n, width = x.size, lanes(x)
-    whole = n - n % width
-    total = splat(x, 0.0)
-    # There and back: a sweep finds in the cache what the one before touched last.
-    j, stride = (whole - width, -width) if backward else (0, width)
-    for _ in range(whole // width):
-        p = _advance(load(out, at + j), load(G, at + j), nu, lam, r)
-        total = fma(p, p, total)
-        if final:
-            p += load(x, j)
-        store(out, at + j, p)
-        j += stride
-    rest = n - whole
-    if rest:
-        p = load_partial(out, at + whole, rest, 0.0)
-        p = _advance(p, load_partial(G, at + whole, rest, 0.0), nu, lam, r)
-        total = fma(p, p, total)
-        if final:
-            p += load_partial(x, whole, rest, 0.0)
-        store_partial(out, at + whole, p, rest)
-    return horizontal_sum(total)
-
-
-@device
-def _wide(W, x, G, own_step, lam, eta, c, growth, row, out, mu):
-    """One client; `out` holds p between the steps."""
-    n, width = x.size, lanes(x)
-    at, whole = row * n, n - n % width
-    total = splat(x, 0.0)
-    for j in range(0, whole, width):
-        p = load(W, at + j) - load(x, j)
-        store(out, at + j, p)
-        total = fma(p, p, total)
-    rest = n - whole
-    if rest:
-        p = load_partial(W, at + whole, rest, 0.0) - load_partial(x, whole, rest, 0.0)
-        store_partial(out, at + whole, p, rest)
-        total = fma(p, p, total)
-    size = horizontal_sum(total)
-    one, m = splat(x, 1.0), splat(x, 0.0)
-    last = growth.size - 1
-    for k in range(growth.size):
-        m = growth[k] * fma(splat(x, c), splat(x, size), one)
-        nu = own_step * m
-        r = one / (nu + eta)
-        size = _sweep(x, G, at, nu, r, splat(x, lam), k % 2 == 0, k == last, out)
-    mu[row] = lane(m, 0)
-    return abs(size) < np.inf
-
-
 # All clients ----------------------------------------------------------------------------
 
 
@@ -269,13 +203,13 @@ def _block_size(x):
 
 
 @device
-def _clients(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu):
+def _clients(W, x, G, step, rows, lam, eta, c, mu_at_x, first, last, out, mu):
     """The clients rows[first:last]; whether every |p|^2, which no NaN escapes, is finite."""
     if x.size <= NARROW:
-        return _narrow(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu)
+        return _narrow(W, x, G, step, rows, lam, eta, c, mu_at_x, first, last, out, mu)
     finite = True
     for i in range(first, last):
-        finite &= _wide(W, x, G, step[rows[i]], lam, eta, c, growth, rows[i], out, mu)
+        finite &= wide(W, x, G, step[rows[i]], lam, eta, c, mu_at_x, rows[i], out, mu)
     return finite
 
 
@@ -284,90 +218,20 @@ def fedepm_local_steps_raw(
     W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration, out, mu
 ):
     """See the module."""
-    growth = _growth(mu0, alpha, local_steps, first_iteration)
-    return _clients(W, x, G, step, rows, lam, eta, c, growth, 0, rows.size, out, mu)
+    mu_at_x = _mu_at_x(mu0, alpha, local_steps, first_iteration)
+    return _clients(W, x, G, step, rows, lam, eta, c, mu_at_x, 0, rows.size, out, mu)
 
 
 @parallel_kernel
 def _parallel(W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration, out, mu):
-    growth = _growth(mu0, alpha, local_steps, first_iteration)
+    mu_at_x = _mu_at_x(mu0, alpha, local_steps, first_iteration)
     size = _block_size(x)
     blocks = (rows.size + size - 1) // size
     finite = np.ones(blocks, np.bool_)
     for b in numba.prange(blocks):
         first, last = b * size, min(rows.size, (b + 1) * size)
-        finite[b] = _clients(W, x, G, step, rows, lam, eta, c, growth, first, last, out, mu)
+        finite[b] = _clients(W, x, G, step, rows, lam, eta, c, mu_at_x, first, last, out, mu)
     return finite.all()
-
-
-# Gradient steps -------------------------------------------------------------------------
-
-
-@functools.cache
-def gradient_steps_kernel(client: Any) -> Any:
-    """The compiled local steps of SFedAvg and SFedProx, given one client's objective.
-
-    Parameters
-    ----------
-    client : compiled function
-        As `losses.client_kernel` gives it: ``client(arrays, i, w, reg, want, gradient, work)``.
-
-    Returns
-    -------
-    compiled function
-        ``finite = f(arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha, local_steps,
-        inner_steps, first_iteration, work, out, mu)``. From v = x, each of the `clients` i,
-        distinct numbers, takes `local_steps` times `inner_steps` steps
-        ``v <- v - gamma[i] * (grad f_i(v) + prox*(v - x))``; ``out[i]`` is the last v and
-        ``mu[i] = mu0 * (1 + c*|v - x|^2) * alpha^(k+1)`` with the last iteration's number k and
-        the v before it. `G` holds the gradients at x. SFedAvg has ``prox = 0`` and one inner
-        step. Of G, out (m, n), reg, gamma and mu (m,) the other rows are not touched: several
-        threads can share the clients, each with its own `work` of `losses.workspace`. All
-        arrays are C-contiguous and of one dtype; nothing is checked.
-    """
-
-    @kernel
-    def gradient_steps(
-        arrays, reg, clients, x, G, gamma, prox, mu0, c, alpha,
-        local_steps, inner_steps, first_iteration, work, out, mu,
-    ):  # fmt: skip
-        growth = mu0 * math.pow(alpha, float(first_iteration + local_steps))
-        gradient = np.empty_like(x)
-        finite = True
-        for i in clients:
-            v, gap = out[i], 0.0
-            _gradient_step(x, x, G[i], gamma[i], prox, v)
-            for t in range(1, local_steps * inner_steps):
-                if t == (local_steps - 1) * inner_steps:
-                    gap = _squared_distance(v, x)
-                client(arrays, i, v, reg[i], True, gradient, work)
-                _gradient_step(v, x, gradient, gamma[i], prox, v)
-            mu[i] = growth * (1.0 + c * gap)
-            finite &= abs(_squared_distance(v, x)) < np.inf
-        return finite
-
-    return gradient_steps
-
-
-@device
-def _gradient_step(v, x, gradient, gamma, prox, out):
-    """``out = v - gamma * (gradient + prox*(v - x))``; `out` may be v."""
-    n, width = x.size, lanes(x)
-    for j in range(0, n, width):
-        w = load_partial(v, j, n - j, 0.0)
-        slope = load_partial(gradient, j, n - j, 0.0)
-        slope = fma(splat(x, prox), w - load_partial(x, j, n - j, 0.0), slope)
-        store_partial(out, j, w - gamma * slope, n - j)
-
-
-@device
-def _squared_distance(v, x):
-    n, width = x.size, lanes(x)
-    total = splat(x, 0.0)
-    for j in range(0, n, width):
-        d = load_partial(v, j, n - j, 0.0) - load_partial(x, j, n - j, 0.0)
-        total = fma(d, d, total)
-    return horizontal_sum(total)
 
 
 @kernel

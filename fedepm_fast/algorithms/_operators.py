@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import check_array, check_real
+
+if TYPE_CHECKING:
+    from .fedepm import FedEPM
 
 Array = NDArray[np.float64]
 
@@ -100,5 +104,37 @@ def ens_algorithm1(Z: ArrayLike, lam: float, eta: float) -> Array:
 def penalty_parameter(gap: Array, iteration: int, mu0: float, c: float, alpha: float) -> Array:
     """``mu = mu0 * (1 + c*|gap|^2) * alpha^(k+1)`` of iteration k, for gaps (..., n)."""
     # A NumPy power overflows to inf, which a run notices; Python's raises.
-    growth = np.power(alpha, iteration + 1.0)
-    return mu0 * (1 + c * (gap * gap).sum(axis=-1)) * growth
+    power = np.power(alpha, iteration + 1.0)
+    return mu0 * (1 + c * (gap * gap).sum(axis=-1)) * power
+
+
+def fedepm_iterates(
+    algorithm: FedEPM, W: Array, x: Array, G: Array, step: Array, tau: int
+) -> Iterator[tuple[Array, Array]]:
+    """FedEPM's local steps of round `tau`: ``(W, mu)`` after each.
+
+    ``w_i <- x + soft(step_i*mu*(w_i - x) - g_i, lam) / (eta + step_i*mu)``
+
+    Parameters
+    ----------
+    algorithm : FedEPM
+        Resolved parameters.
+    W, G : ndarray of shape (s, n)
+        Parameters of the selected clients, and their gradients at `x`.
+    x : ndarray of shape (n,)
+        The server's point.
+    step : ndarray of shape (s,)
+        ``step_i`` of the selected clients.
+    tau : int
+        The round.
+    """
+    k0 = algorithm.local_steps
+    lam, eta = algorithm.weights
+    start = W - x
+    for k in range(tau * k0, (tau + 1) * k0):
+        # With a mechanism mu must be public: it keeps to the gap at the start of the round.
+        gap = start if algorithm.mechanism is not None else W - x
+        mu = penalty_parameter(gap, k, algorithm.mu0, algorithm.c, algorithm.alpha)
+        nu = (step * mu)[:, None]
+        W = x + soft_threshold(nu * (W - x) - G, lam) / (eta + nu)
+        yield W, mu

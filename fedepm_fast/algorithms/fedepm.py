@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -25,7 +25,7 @@ from ..mechanisms import (
 )
 from ..objectives import Problem
 from ._base import PRESETS, STEPS, Algorithm, PrivacyPlan
-from ._operators import ens, penalty_parameter, soft_threshold
+from ._operators import ens, fedepm_iterates, penalty_parameter
 from ._views import Array, AtClients, AtServer, Clients, Sized
 
 #: The weight in ENS of a client that never uploaded, to the largest one, where uploads are weighed.
@@ -223,38 +223,6 @@ class FedEPM(Algorithm):
         return hides_rounding(plan, S, gap, x, nu, self.weights[1])
 
 
-def fedepm_iterates(
-    algorithm: FedEPM, W: Array, x: Array, G: Array, step: Array, tau: int
-) -> Iterator[tuple[Array, Array]]:
-    """FedEPM's local steps of round `tau`: ``(W, mu)`` after each.
-
-    ``w_i <- x + soft(step_i*mu*(w_i - x) - g_i, lam) / (eta + step_i*mu)``
-
-    Parameters
-    ----------
-    algorithm : FedEPM
-        Resolved parameters.
-    W, G : ndarray of shape (s, n)
-        Parameters of the selected clients, and their gradients at `x`.
-    x : ndarray of shape (n,)
-        The server's point.
-    step : ndarray of shape (s,)
-        ``step_i`` of the selected clients.
-    tau : int
-        The round.
-    """
-    k0 = algorithm.local_steps
-    lam, eta = algorithm.weights
-    start = W - x
-    for k in range(tau * k0, (tau + 1) * k0):
-        # With a mechanism mu must be public: it keeps to the gap at the start of the round.
-        gap = start if algorithm.mechanism is not None else W - x
-        mu = penalty_parameter(gap, k, algorithm.mu0, algorithm.c, algorithm.alpha)
-        nu = (step * mu)[:, None]
-        W = x + soft_threshold(nu * (W - x) - G, lam) / (eta + nu)
-        yield W, mu
-
-
 class _WithKernels(FedEPM, abstract=True):
     """FedEPM's server and local steps by compiled kernels, called from Python."""
 
@@ -357,8 +325,8 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
             s, furthest = 0.0, reach
             gradient = clip + problem.pull[i] * far
             for k in range(settings.local_steps):
-                growth = math.pow(constants.alpha, float(first_iteration + k + 1))
-                nu = state.rate[i] * (settings.mu0 * growth)
+                power = math.pow(constants.alpha, float(first_iteration + k + 1))
+                nu = state.rate[i] * (settings.mu0 * power)
                 s = (nu * s + problem.change[i]) / (eta + nu)
                 reach = (nu * reach + gradient) / (eta + nu)
                 # Written so that NaN stays.

@@ -120,7 +120,7 @@ def _stages(client: Any) -> tuple[Any, Any]:
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
         k, k0, x, c = read(settings.constants), settings.local_steps, state.x, state.shared[0]
-        growth = settings.mu0 * math.pow(k.alpha, float((tau + 1) * k0))
+        mu_at_x = settings.mu0 * math.pow(k.alpha, float((tau + 1) * k0))
         gradient, finite = np.empty_like(x), True
         for i in state.selected[: state.n_selected[0]]:
             w, g, own, gap = state.W[i], state.G[i], state.kept[0, i], 0.0
@@ -134,7 +134,7 @@ def _stages(client: Any) -> tuple[Any, Any]:
                 client(rows, i, w, problem.reg[i], True, gradient, state.work)
                 for j in range(x.size):
                     w[j] -= gamma * (gradient[j] - own[j] + c[j])
-            state.mu[i] = growth * (1.0 + k.c * gap)
+            state.mu[i] = mu_at_x * (1.0 + k.c * gap)
             for j in range(x.size):
                 finite &= abs(w[j]) < np.inf
         return finite

@@ -95,9 +95,9 @@ class Journal:
         for start in range(0, self.count, step):
             size = min(step, self.count - start) * self._size
             data = self._pread(size, self._offset(start))
-            whole = self._whole(data, start)
-            if len(data) < size or not whole.all():
-                raise self._damaged(f"entry {start + np.argmin(whole)} is not what was written")
+            intact = self._intact(data, start)
+            if len(data) < size or not intact.all():
+                raise self._damaged(f"entry {start + np.argmin(intact)} is not what was written")
             yield np.frombuffer(data, self._dtype)
 
     def _read_head(self) -> None:
@@ -107,11 +107,11 @@ class Journal:
         boot, count, synced = self.HEAD.unpack(data[: self.HEAD.size])
         if boot != _boot() or not boot.strip(b"\0"):
             # The head, too, may be older than the entries.
-            told, count = count, synced
-            while self._whole(self._pread(self._size, self._offset(count)), count).any():
+            written, count = count, synced
+            while self._intact(self._pread(self._size, self._offset(count)), count).any():
                 count += 1
-            if count < told:
-                log.warning("%s: lost %d entries with the power", self.path, told - count)
+            if count < written:
+                log.warning("%s: lost %d entries with the power", self.path, written - count)
         if os.fstat(self.handle).st_size < self._offset(count):
             raise self._damaged("it was cut short")
         # An entry that was being written is no one's.
@@ -125,7 +125,7 @@ class Journal:
     def _offset(self, number: int) -> int:
         return self._start + number * self._size
 
-    def _whole(self, data: memoryview, start: int) -> NDArray[np.bool_]:
+    def _intact(self, data: memoryview, start: int) -> NDArray[np.bool_]:
         """Which of these entries, from number `start` on, are as they were written."""
         count, fields = len(data) // self._size, self.FIELDS.size
         entries = np.frombuffer(data[: count * self._size], self._dtype)

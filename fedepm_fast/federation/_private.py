@@ -16,8 +16,8 @@ from ..mechanisms import release, release_scale
 from ..objectives import Objective
 from ..private_runs import check_objective, check_run, private_problem
 from ..runner import make_problem
+from ._checks import check_point, resolve
 from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
-from .server import check_point, resolve
 
 Array = NDArray[Any]
 

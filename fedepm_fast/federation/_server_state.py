@@ -157,16 +157,16 @@ class Folder:
         ValueError
             At the end of it, if the array is damaged.
         """
-        told = np.zeros(self._shape[0], bool)
+        in_journal = np.zeros(self._shape[0], bool)
         for block in self._journal.blocks():
             for entry in block:
                 event, client = Event(entry["event"]), int(entry["client"])
                 if event in (Event.JOIN, Event.RECEIVE):
-                    told[client] = True
+                    in_journal[client] = True
                 if event is Event.JOIN:
                     self._sums[client] = entry["sum"]
                 yield Entry(event, client, float(entry["scale"]), entry["row"])
-        for i in np.flatnonzero(self.members & ~told).tolist():
+        for i in np.flatnonzero(self.members & ~in_journal).tolist():
             if zlib.crc32(self.Z[i]) != self._sums[i]:
                 raise ValueError(
                     f"path holds damaged uploads: {self.path / 'uploads.npy'}: that of client {i} "

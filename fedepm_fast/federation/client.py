@@ -21,9 +21,9 @@ from .._files import check_writable_folder
 from .._validation import check_array, check_int
 from ..algorithms import Algorithm, AtClients
 from ..randomness import CounterRandomness
+from ._checks import check_point, resolve
 from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
 from ._private import PrivateClient, Spent, Upload
-from .server import check_point, resolve
 
 __all__ = ["Client", "ClientState", "PrivateClient", "Spent", "Upload", "UploadRefused"]
 

@@ -18,14 +18,14 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from .._validation import check_finite, check_int, check_real
-from ..algorithms import Algorithm, AtServer, Size
-from ..kernels import _boundary as boundary
+from .._validation import check_int, check_real
+from ..algorithms import Algorithm, AtServer
 from ..kernels.ens import ens
 from ..participation import clients_per_round, select
 from ..randomness import CounterRandomness
+from ._checks import is_int, resolve, scale_fault, upload_fault
 from ._server_state import Event, Folder
 from .aggregation import aggregate
 
@@ -45,41 +45,6 @@ class Round(NamedTuple):
     """The server's point, shape (n,)."""
     clients: NDArray[np.intp]
     """Who takes part, in increasing order."""
-
-
-def resolve(algorithm: Algorithm, clients: int, features: int) -> Algorithm:
-    """`algorithm` with its defaults for so many clients and coordinates filled in.
-
-    Server and clients must agree on them: those of FedEPM depend on the number of clients.
-    """
-    if not isinstance(algorithm, Algorithm):
-        raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
-    if algorithm.keeps or algorithm.shares:
-        kinds = ", ".join((*algorithm.keeps, *algorithm.shares))
-        raise ValueError(
-            f"algorithm must have clients that keep w_i alone, and a server that sends x alone: "
-            f"{algorithm.label} has {kinds} beside them"
-        )
-    if algorithm.mechanism is None:
-        start = getattr(algorithm, "start", None)
-        if start not in (None, "own"):
-            raise ValueError(f"algorithm must have start 'own' without a mechanism, got {start!r}")
-    elif algorithm.mechanism.clip is None:
-        raise ValueError(
-            "mechanism must have its clip given: the default depends on all clients' sizes"
-        )
-    return algorithm.resolve(Size(clients, features, 0))
-
-
-def check_point(x: ArrayLike, features: int) -> Array:
-    """The server's point as a finite array of shape (n,), as a client takes it.
-
-    float64 or float32 in native byte order; integers and booleans become float64.
-    """
-    point = boundary.as_floats("x", x)
-    boundary.check_shape("x", point, (features,))
-    check_finite("x", point)
-    return point
 
 
 class Server:
@@ -256,7 +221,11 @@ class Server:
         With a mechanism `scale` is that of its noise. A fault is logged with the client's name,
         and the client's last upload stays.
         """
-        fault = self._stale(tau, client) or self._fault(upload) or self._scale_fault(scale)
+        fault = (
+            self._stale(tau, client)
+            or upload_fault(upload, self._shape[1], self.dtype, self.largest)
+            or scale_fault(self.algorithm, scale)
+        )
         if fault:
             return self.reject(client, fault)
         # Without a mechanism the scale only tells that the upload is not a first one.
@@ -265,7 +234,7 @@ class Server:
 
     def reject(self, client: Any, fault: str) -> bool:
         """Log that something of `client` is not used, and why; False."""
-        if self._open is not None and _is_int(client):
+        if self._open is not None and is_int(client):
             self._refused.add(int(client))
         log.warning("round %d: client %s rejected: %s", self.tau, client, fault)
         return False
@@ -305,7 +274,7 @@ class Server:
             fault = "it has joined already"
         fault = fault or self._fault(upload)
         if not fault and scale is not None:
-            fault = self._scale_fault(scale)
+            fault = scale_fault(self.algorithm, scale)
         if fault:
             return self.reject(client, fault)
         self._do(Event.JOIN, int(client), np.nan if scale is None else float(scale), upload)
@@ -386,7 +355,7 @@ class Server:
 
     def _unknown(self, client: Any) -> str:
         m = self._shape[0]
-        if not _is_int(client) or not 0 <= client < m:
+        if not is_int(client) or not 0 <= client < m:
             return f"clients are numbered 0 to {m - 1}, got {client!r}"
         return ""
 
@@ -396,40 +365,14 @@ class Server:
         fault = self._unknown(client)
         if fault:
             return fault
-        if not _is_int(tau) or tau != self.tau:
+        if not is_int(tau) or tau != self.tau:
             return f"upload must be of round {self.tau}, got round {tau!r}"
         if not self._asked[client] or not self._members[client]:
             return "it was not selected"
         return "it has replied already" if client in self._accepted else ""
 
     def _fault(self, upload: Any) -> str:
-        """What is wrong with an upload, in words; nothing is converted or repaired."""
-        n = self._shape[1]
-        if np.ma.isMaskedArray(upload) or not isinstance(upload, np.ndarray):
-            return f"upload must be an array, got {type(upload).__name__}"
-        if upload.dtype != self.dtype:
-            return f"upload must have dtype {self.dtype}, got {upload.dtype}"
-        if upload.shape != (n,):
-            return f"upload must have shape ({n},), got {upload.shape}"
-        try:
-            check_finite("upload", upload)
-        except ValueError as error:
-            return str(error)
-        if self.largest is not None:
-            size = float(max(upload.max(), -upload.min()))
-            if size > self.largest:
-                return f"upload must be at most {self.largest:g} in absolute value, got {size:g}"
-        return ""
-
-    def _scale_fault(self, scale: Any) -> str:
-        """What is wrong with the scale of an upload's noise, in words."""
-        if self.algorithm.mechanism is None:
-            return "" if scale is None else f"scale must be None without a mechanism, got {scale!r}"
-        try:
-            check_real("scale", scale, low=0.0, open_low=True)
-        except (TypeError, ValueError) as error:
-            return str(error)
-        return ""
+        return upload_fault(upload, self._shape[1], self.dtype, self.largest)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -440,7 +383,3 @@ class Server:
             "trial": self._randomness.trial,
             **self.algorithm.describe(),
         }
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -129,7 +129,7 @@ def make_loop(
             if not (settings.private or (abs(f) < math.inf and err < math.inf)):
                 return tau - 1, OVERFLOW
             if tau == 0:
-                state.totals[2] = abs(f)
+                state.first[0] = abs(f)
             recent = state.recent
             for k in range(3):
                 recent[0, k], recent[1, k] = recent[0, k + 1], recent[1, k + 1]
@@ -143,13 +143,13 @@ def make_loop(
             )
             unit = settings.unit
             if unit == 0.0:
-                unit = state.totals[2]
+                unit = state.first[0]
             if unit == 0.0:
                 unit = 1.0
-            growth = f / unit
+            ratio = f / unit
             if not settings.private and (
-                growth > settings.divergence_factor
-                or (flags & RISE and growth > settings.rise_is_divergence_factor)
+                ratio > settings.divergence_factor
+                or (flags & RISE and ratio > settings.rise_is_divergence_factor)
             ):
                 flags = DIVERGED
             if flags == 0 and tau >= settings.max_rounds:

@@ -109,7 +109,9 @@ class State(NamedTuple):
     recent: Array
     """Objective and squared mean gradient of the last four rounds, shape (2, 4)."""
     totals: Array
-    """Objective and squared mean gradient of this round, and the size of the first objective."""
+    """Objective and squared mean gradient of this round."""
+    first: Array
+    """Size of the first objective, shape (1,)."""
     seconds: Array
     """Of the selected clients' gradients, shape (1,)."""
     selected: NDArray[np.int64]
@@ -169,7 +171,8 @@ def new_state(m: int, n: int, *, kept: int = 0, shared: int = 0, work: Any = Non
         weights=floats(m),
         snr=floats(m),
         recent=floats(2, 4),
-        totals=floats(3),
+        totals=floats(2),
+        first=floats(1),
         seconds=floats(1),
         selected=np.empty(m, np.int64),
         n_selected=np.empty(1, np.int64),
@@ -191,8 +194,8 @@ def clear(state: State) -> None:
     state.x[:] = state.W[0]
     state.snr[:] = state.noise_scale[:] = np.nan
     for array in (
-        state.kept, state.shared, state.recent, state.totals, state.seconds, state.n_selected,
-        state.n_uploaded,
+        state.kept, state.shared, state.recent, state.totals, state.first, state.seconds,
+        state.n_selected, state.n_uploaded,
     ):  # fmt: skip
         array[:] = 0
 

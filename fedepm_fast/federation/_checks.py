@@ -1,0 +1,84 @@
+"""What servers and clients agree on, and what is wrong with what one sends to the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validation import check_finite, check_real
+from ..algorithms import Algorithm, Size
+from ..kernels import _boundary as boundary
+
+Array = NDArray[Any]
+
+
+def resolve(algorithm: Algorithm, clients: int, features: int) -> Algorithm:
+    """`algorithm` with its defaults for so many clients and coordinates filled in.
+
+    Server and clients must agree on them: those of FedEPM depend on the number of clients.
+    """
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
+    if algorithm.keeps or algorithm.shares:
+        kinds = ", ".join((*algorithm.keeps, *algorithm.shares))
+        raise ValueError(
+            f"algorithm must have clients that keep w_i alone, and a server that sends x alone: "
+            f"{algorithm.label} has {kinds} beside them"
+        )
+    if algorithm.mechanism is None:
+        start = getattr(algorithm, "start", None)
+        if start not in (None, "own"):
+            raise ValueError(f"algorithm must have start 'own' without a mechanism, got {start!r}")
+    elif algorithm.mechanism.clip is None:
+        raise ValueError(
+            "mechanism must have its clip given: the default depends on all clients' sizes"
+        )
+    return algorithm.resolve(Size(clients, features, 0))
+
+
+def check_point(x: ArrayLike, features: int) -> Array:
+    """The server's point as a finite array of shape (n,), as a client takes it.
+
+    float64 or float32 in native byte order; integers and booleans become float64.
+    """
+    point = boundary.as_floats("x", x)
+    boundary.check_shape("x", point, (features,))
+    check_finite("x", point)
+    return point
+
+
+def upload_fault(upload: Any, n: int, dtype: np.dtype[Any], largest: float | None) -> str:
+    """What is wrong with an upload, in words; nothing is converted or repaired."""
+    if np.ma.isMaskedArray(upload) or not isinstance(upload, np.ndarray):
+        return f"upload must be an array, got {type(upload).__name__}"
+    if upload.dtype != dtype:
+        return f"upload must have dtype {dtype}, got {upload.dtype}"
+    if upload.shape != (n,):
+        return f"upload must have shape ({n},), got {upload.shape}"
+    try:
+        check_finite("upload", upload)
+    except ValueError as error:
+        return str(error)
+    if largest is not None:
+        size = float(max(upload.max(), -upload.min()))
+        if size > largest:
+            return f"upload must be at most {largest:g} in absolute value, got {size:g}"
+    return ""
+
+
+def scale_fault(algorithm: Algorithm, scale: Any) -> str:
+    """What is wrong with the scale of an upload's noise, in words."""
+    if algorithm.mechanism is None:
+        return "" if scale is None else f"scale must be None without a mechanism, got {scale!r}"
+    try:
+        check_real("scale", scale, low=0.0, open_low=True)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def is_int(value: Any) -> bool:
+    """Whether it is an integer, and no boolean."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
