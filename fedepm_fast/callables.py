@@ -15,7 +15,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import engine
 from ._validation import check_array
 from .algorithms import Algorithm
 from .callbacks import Callback
@@ -23,7 +22,7 @@ from .kernels.noise import laplace
 from .objectives import Problem
 from .randomness import INITIAL_NOISE, NOISE, CounterRandomness
 from .result import Result
-from .runner import check_algorithm, check_limits, check_start, make_result, record
+from .runner import check_algorithm, check_limits, check_start, make_result, record, simulate
 from .stopping import NEAR, StoppingRule
 
 Array = NDArray[np.float64]
@@ -118,19 +117,10 @@ def run_callables(
     resolved.check_coverage(m)
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     source = _Compiled(seed, trial)
-    with np.errstate(over="ignore", invalid="ignore"):
-        outcome = engine.simulate(
-            resolved.with_kernels(),
-            as_problem,
-            source,
-            limits.rule,
-            max_rounds=limits.max_rounds,
-            max_iterations=limits.max_iterations,
-            callback=callback,
-            start=start,
-            keep_x=keep_x,
-            compiled=False,
-        )
+    outcome = simulate(
+        resolved.with_kernels(), as_problem, source, limits, callback=callback, start=start,
+        keep_x=keep_x, compiled=False,
+    )  # fmt: skip
     history, settings = record(outcome, limits)
     if problem.fault:
         settings["advice"] = f"{problem.fault}; "

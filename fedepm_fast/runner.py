@@ -154,41 +154,15 @@ def run(
     if randomness is None:
         source: Any = CounterRandomness(rules.seed() if seed is None else seed, trial)
     else:
-        if not isinstance(randomness, GivenRandomness):
-            raise TypeError(
-                "randomness must be GivenRandomness, or None to draw it from the seed, "
-                f"got {randomness!r} of type {type(randomness).__name__}"
-            )
-        last = limits.max_rounds
-        if limits.max_iterations is not None:
-            last = min(last, limits.max_iterations // resolved.local_steps)
-        # A stopping rule may end the run earlier than that.
-        noisy = resolved.noise_model.noisy
-        randomness.check(m, n, last if isinstance(limits.rule, NoRule) else 0, noisy=noisy)
-        source = randomness
-
+        source = _given(randomness, resolved, m, n, limits)
+    outcome = simulate(
+        resolved, problem, source, limits, callback=callback, start=start,
+        every_accuracy=every_accuracy, compiled=engine == ENGINES[0],
+    )  # fmt: skip
     with np.errstate(over="ignore", invalid="ignore"):
-        outcome = engines.simulate(
-            resolved,
-            problem,
-            source,
-            limits.rule,
-            max_rounds=limits.max_rounds,
-            max_iterations=limits.max_iterations,
-            callback=callback,
-            start=start,
-            every_accuracy=every_accuracy,
-            compiled=engine == ENGINES[0],
-        )
         outcome.at_start = rules.value_at_start(outcome.at_start, start)
         near = outcome.at_start if start is None else rules.problem.value_at_start(None)
-    if len(outcome.history["objective"]) == 0:
-        raise ValueError(_why_it_overflows(resolved, problem, start))
-    if PRECISION in outcome.reasons and len(outcome.history["objective"]) == 1:
-        raise ValueError(
-            "start, mu0, epsilon and clip must be such that the noise of the first uploads is well "
-            f"above the rounding of points of the size {np.abs(outcome.x).max():.3g}, and finite"
-        )
+    _check_begun(outcome, resolved, problem, start)
     history, settings = record(outcome, limits)
     settings |= rules.account(
         history, source, limits.max_rounds, every_accuracy=every_accuracy,
@@ -201,6 +175,49 @@ def run(
     return make_result(
         resolved, problem, description, source, engine, outcome, history, settings, slack
     )
+
+
+def simulate(
+    algorithm: Algorithm, problem: Problem, source: Any, limits: Limits, **options: Any
+) -> engines.Outcome:
+    """`engine.simulate` with these limits; overflows end a run, and are no warnings."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return engines.simulate(
+            algorithm, problem, source, limits.rule, max_rounds=limits.max_rounds,
+            max_iterations=limits.max_iterations, **options,
+        )  # fmt: skip
+
+
+def _given(
+    randomness: Any, algorithm: Algorithm, m: int, n: int, limits: Limits
+) -> GivenRandomness:
+    """Randomness from outside, which must be enough for the run."""
+    if not isinstance(randomness, GivenRandomness):
+        raise TypeError(
+            "randomness must be GivenRandomness, or None to draw it from the seed, "
+            f"got {randomness!r} of type {type(randomness).__name__}"
+        )
+    last = limits.max_rounds
+    if limits.max_iterations is not None:
+        last = min(last, limits.max_iterations // algorithm.local_steps)
+    # A stopping rule may end the run earlier than that.
+    last = last if isinstance(limits.rule, NoRule) else 0
+    randomness.check(m, n, last, noisy=algorithm.noise_model.noisy)
+    return randomness
+
+
+def _check_begun(
+    outcome: engines.Outcome, algorithm: Algorithm, problem: Problem, start: Any
+) -> None:
+    """Raise ValueError where not even the first round could be done."""
+    rounds = len(outcome.history["objective"])
+    if rounds == 0:
+        raise ValueError(_why_it_overflows(algorithm, problem, start))
+    if PRECISION in outcome.reasons and rounds == 1:
+        raise ValueError(
+            "start, mu0, epsilon and clip must be such that the noise of the first uploads is well "
+            f"above the rounding of points of the size {np.abs(outcome.x).max():.3g}, and finite"
+        )
 
 
 def check_algorithm(algorithm: Any) -> None:
