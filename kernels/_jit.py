@@ -17,6 +17,7 @@ from typing import Any
 import numba
 
 from ._cache import KernelCache, config
+from ._inlined import InlinedCompiler
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
 
@@ -64,7 +65,7 @@ def device(function: Callable[..., Any]) -> Any:
     """
     if JIT_DISABLED:
         return function
-    return numba.njit(**_DEVICE_OPTIONS)(function)
+    return numba.njit(pipeline_class=InlinedCompiler, **_DEVICE_OPTIONS)(function)
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
