@@ -12,7 +12,7 @@ def both(*args, **kwargs):
     return [run(*args, engine=name, **kwargs) for name in ("compiled", "reference")]
 
 
-def assert_agree(got, want, rtol=1e-10):
+def assert_agree(got, want, rtol=1e-12):
     assert (got.rounds, got.reasons) == (want.rounds, want.reasons)
     # x may cancel to nothing, so errors are relative to the uploads that it comes from.
     size = max(np.abs(getattr(want, name)).max() for name in ("x", "W", "Z"))

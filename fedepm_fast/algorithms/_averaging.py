@@ -75,7 +75,7 @@ class Averaging(Algorithm, abstract=True):
         raise NotImplementedError
 
     def local_round(self, clients: AtClients) -> tuple[Array, Array]:
-        new, gap = np.empty_like(clients.W), np.empty_like(clients.W)
+        new, gap = np.empty(clients.W.shape), np.empty(clients.W.shape)
         for row in range(len(new)):
             # Iteration k's mu takes the gap before that step, hence the last two iterates.
             *before, new[row] = deque(self.iterates(clients, row), maxlen=2)
