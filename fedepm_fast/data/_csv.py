@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -19,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._compressed import DAMAGED, open_file
-from ._svmlight import numbers_in
 
 SEPARATORS = (",", ";", "\t", "|")
 #: How a missing number or label is written, beside what Python reads as NaN.
@@ -134,11 +134,22 @@ def _truth(cell: str) -> float | None:
     return np.nan if cell in MISSING else _TRUTH.get(cell.lower())
 
 
+def _numbers_in(text: bytes) -> NDArray[np.float64] | None:
+    """The numbers that blanks separate; None where anything else is there."""
+    with warnings.catch_warnings():
+        # What is not a number ends the text: a warning in some versions, an error in others.
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            return np.fromstring(text, sep=" ")
+        except (ValueError, DeprecationWarning):
+            return None
+
+
 def _plain_numbers(block: str) -> NDArray[np.float64] | None:
     # Blanks in a cell would make two of it, and nan(1) is a number in C.
     if len(block.split()) != 1 or "(" in block or not block.isascii():
         return None
-    numbers = numbers_in(block.replace("\0", " ").encode())
+    numbers = _numbers_in(block.replace("\0", " ").encode())
     whole = numbers is not None and len(numbers) == block.count("\0") + 1
     return numbers if whole else None
 

@@ -1,14 +1,14 @@
 """LIBSVM/SVMlight text: ``label index:value index:value ...`` per line, indices from 1.
 
-Blocks of whole lines are parsed as arrays. A block that is not plainly well-formed goes to the
-parser that reads line by line, which alone decides what is allowed and what an error says.
+Read with Python's own numbers, line by line: within a factor of two of scikit-learn's reader, whose
+errors know no line, in less memory, and without a library beside SciPy.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
+from operator import lt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,24 +21,13 @@ from ._compressed import DAMAGED, open_file
 
 Array = NDArray[Any]
 
-BLOCK = 1 << 22  # bytes
+BLOCK = 1 << 20  # bytes
 #: A model has a number for every index up to the largest: 0.8 GB for this one.
 LARGEST_INDEX = 10**8
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_COMMENT = re.compile(rb"#[^\n]*")
-# Classes of bytes; whatever else occurs is for the parser of lines.
-_OTHER, _DIGIT, _SIGN, _BLANK, _NEWLINE, _COLON = range(6)
-_CLASSES = bytes(
-    _DIGIT if c in b"0123456789"
-    else _SIGN if c in b"+-.eE"
-    else _BLANK if c in b" \t\r"
-    else _NEWLINE if c in b"\n"
-    else _COLON if c in b":"
-    else _OTHER
-    for c in range(256)
-)  # fmt: skip
-_COLON_TO_SPACE = bytes.maketrans(b":", b" ")
+#: A label, then pairs; what is no number among them is told by who reads it.
+_ROW = re.compile(rb"\s*[^\s:_]+(?:\s+[0-9]+:[^\s:_]+)*\s*")
 
 
 class Lines(NamedTuple):
@@ -65,8 +54,7 @@ def read(path: Path, n_features: int | None) -> tuple[Any, Array, Array]:
     line = 1
     try:
         for block in _blocks(path):
-            parsed = parse_block(block, line)
-            blocks.append(parse_lines(block, line) if parsed is None else parsed)
+            blocks.append(parse_lines(block, line))
             line += block.count(b"\n")
     except DAMAGED as error:
         raise ValueError(f"{path} cannot be read beyond line {line}: {error}") from None
@@ -97,62 +85,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
             before = b""
 
 
-def parse_block(block: bytes, line: int = 1) -> Lines | None:
-    """The rows of whole lines, the first of which has the number `line`.
-
-    None where anything is out of the ordinary.
-    """
-    text = b"\n" + (_COMMENT.sub(b"", block) if b"#" in block else block) + b"\n"
-    kind = np.frombuffer(text.translate(_CLASSES), dtype=np.uint8)
-    if not kind.all():
-        return None
-    inside = kind <= _SIGN
-    starts = np.flatnonzero(inside[1:] & ~inside[:-1]) + 1
-    ends = np.searchsorted(starts, np.flatnonzero(kind == _NEWLINE))
-    words = np.diff(ends)
-    lines = np.flatnonzero(words) + line
-    first, words = ends[:-1][words > 0], words[words > 0]
-    position = np.arange(len(starts)) - np.repeat(first, words)
-    is_index = position % 2 == 1
-    is_value = ~is_index & (position > 0)
-    colons = starts[is_value] - 1
-    if not (
-        (words % 2 == 1).all()
-        and (kind[starts[is_index] - 1] == _BLANK).all()
-        and (kind[colons] == _COLON).all()
-        and inside[colons - 1].all()
-        and len(colons) == np.count_nonzero(kind == _COLON)
-    ):
-        return None
-    signs = np.cumsum(kind == _SIGN, dtype=np.int32)
-    if (signs[colons] != signs[starts[is_index] - 1]).any():
-        return None  # an index is digits only
-    numbers = numbers_in(text.translate(_COLON_TO_SPACE))
-    if numbers is None or len(numbers) != len(starts):
-        return None
-    counts = words // 2
-    indices = numbers[is_index]
-    if len(indices):
-        previous = np.concatenate([[0], indices[:-1]])
-        rows = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        previous[rows[counts > 0]] = 0
-        if (indices <= previous).any() or indices.max() > LARGEST_INDEX:
-            return None
-    return Lines(numbers[first], counts, indices.astype(np.int32), numbers[is_value], lines)
-
-
-def numbers_in(text: bytes) -> Array | None:
-    """The numbers that blanks separate; None where anything else is there."""
-    with warnings.catch_warnings():
-        # What is not a number ends the text: a warning in some versions, an error in others.
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            return np.fromstring(text, sep=" ")
-        except (ValueError, DeprecationWarning):
-            return None
-
-
-def parse_lines(block: bytes, line: int) -> Lines:
+def parse_lines(block: bytes, line: int = 1) -> Lines:
     """The rows of whole lines, the first of which has the number `line`."""
     labels: list[float] = []
     counts: list[int] = []
@@ -160,17 +93,24 @@ def parse_lines(block: bytes, line: int) -> Lines:
     values: list[float] = []
     lines: list[int] = []
     for number, content in enumerate(block.split(b"\n"), start=line):
-        cells = content.partition(b"#")[0].split()
-        if not cells:
+        content = content.partition(b"#")[0]
+        if not content.strip():
             continue
+        words = content.replace(b":", b" ").split()
         try:
-            labels.append(_real(cells[0]))
-            before = 0
-            for cell in cells[1:]:
-                before = _entry(cell, before, indices, values)
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from None
-        counts.append(len(cells) - 1)
+            if not _ROW.fullmatch(content):
+                raise ValueError
+            found = list(map(int, words[1::2]))
+            labels.append(float(words[0]))
+            values += map(float, words[2::2])
+            if found and not (
+                found[0] > 0 and found[-1] <= LARGEST_INDEX and all(map(lt, found, found[1:]))
+            ):
+                raise ValueError
+        except ValueError:
+            raise ValueError(f"line {number}: {_wrong(content.split())}") from None
+        indices += found
+        counts.append(len(found))
         lines.append(number)
     return Lines(
         np.array(labels, dtype=np.float64),
@@ -181,35 +121,39 @@ def parse_lines(block: bytes, line: int) -> Lines:
     )
 
 
-def _entry(cell: bytes, before: int, indices: list[int], values: list[float]) -> int:
-    name, colon, value = cell.partition(b":")
-    if name == b"qid":
-        raise ValueError("qid is for ranking, which this is not")
-    if not colon:
-        raise ValueError(f"{_shown(cell)} is not index:value")
-    if not name.isdigit():
-        raise ValueError(f"index {_shown(name)} is not a whole number")
-    index = int(name[:20])
-    if not 1 <= index <= LARGEST_INDEX:
-        raise ValueError(
-            f"index {index} must be at least 1 and at most {LARGEST_INDEX}: a model has a number "
-            "for every index up to the largest"
-        )
-    if index <= before:
-        raise ValueError(f"indices must increase along a line, got {index} after {before}")
-    indices.append(index)
-    values.append(_real(value))
-    return index
+def _wrong(cells: list[bytes]) -> str:
+    """What is wrong with a line, whose cells are not as they must be."""
+    if not _is_real(cells[0]):
+        return f"{_shown(cells[0])} is not a number"
+    before = 0
+    for cell in cells[1:]:
+        name, colon, value = cell.partition(b":")
+        if name == b"qid":
+            return "qid is for ranking, which this is not"
+        if not colon:
+            return f"{_shown(cell)} is not index:value"
+        if not name.isdigit():
+            return f"index {_shown(name)} is not a whole number"
+        index = int(name[:20])
+        if not 1 <= index <= LARGEST_INDEX:
+            return (
+                f"index {index} must be at least 1 and at most {LARGEST_INDEX}: a model has a "
+                "number for every index up to the largest"
+            )
+        if index <= before:
+            return f"indices must increase along a line, got {index} after {before}"
+        if not _is_real(value):
+            return f"{_shown(value)} is not a number"
+        before = index
+    raise AssertionError(cells)
 
 
-def _real(cell: bytes) -> float:
-    # Python reads 1_000 as a number; data files do not mean that.
+def _is_real(cell: bytes) -> bool:
     try:
-        if b"_" in cell:
-            raise ValueError
-        return float(cell)
+        float(cell)
     except ValueError:
-        raise ValueError(f"{_shown(cell)} is not a number") from None
+        return False
+    return b"_" not in cell  # Python reads 1_000 as a number; data files do not mean that
 
 
 def _shown(cell: bytes) -> str:

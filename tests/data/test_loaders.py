@@ -230,14 +230,38 @@ PIECES = ["1", "-1", "+2.5", "3e-2", "7", "12:", "1:", "2:", ":", "#x", "e", "."
 BLANKS = [" ", "\t", "\n", "\r\n"]
 
 
+def plainly_read(text):
+    """Label, pairs and line of every row; None where a cell is none of its kind."""
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        label, *pairs = line.partition("#")[0].split() or [None]
+        if label is None:
+            continue
+        try:
+            found = [(int(a), float(b)) for a, b in (pair.split(":") for pair in pairs)]
+            rows.append((float(label), found, number))
+        except ValueError:
+            return None
+        indices = [index for index, _ in found]
+        if any(not pair[0].isdigit() for pair in pairs) or indices != sorted({*indices} - {0}):
+            return None
+    return rows
+
+
 @given(st.lists(st.sampled_from([*PIECES, *BLANKS]), max_size=25).map("".join))
 @settings(deadline=None, max_examples=400)
-def test_blocks_are_read_as_lines_are(text):
-    block = text.encode()
-    fast = _svmlight.parse_block(block)
-    if fast is not None:
-        for got, want in zip(fast, _svmlight.parse_lines(block, 1), strict=True):
-            np.testing.assert_array_equal(got, want)
+def test_lines_are_read_as_they_stand_or_refused(text):
+    expected = plainly_read(text)
+    if expected is None:
+        with pytest.raises(ValueError, match=r"^line [0-9]+: "):
+            _svmlight.parse_lines(text.encode())
+        return
+    got = _svmlight.parse_lines(text.encode())
+    assert got.labels.tolist() == [label for label, _, _ in expected]
+    assert got.lines.tolist() == [line for _, _, line in expected]
+    assert got.counts.tolist() == [len(pairs) for _, pairs, _ in expected]
+    pairs = [pair for _, pairs, _ in expected for pair in pairs]
+    assert list(zip(got.indices.tolist(), got.values.tolist(), strict=True)) == pairs
 
 
 @given(
@@ -252,13 +276,12 @@ def test_blocks_are_read_as_lines_are(text):
     )
 )
 @settings(deadline=None, max_examples=100)
-def test_well_formed_blocks_are_read_at_once_and_exactly(rows):
+def test_numbers_are_read_exactly(rows):
     text = "\n".join(
         f"{label!r} " + " ".join(f"{j}:{entries[j]!r}" for j in sorted(entries))
         for label, entries in rows
     )
-    fast = _svmlight.parse_block(text.encode())
-    assert fast is not None
+    fast = _svmlight.parse_lines(text.encode())
     assert fast.labels.tolist() == [label for label, _ in rows]
     assert fast.counts.tolist() == [len(entries) for _, entries in rows]
     pairs = [(j, entries[j]) for _, entries in rows for j in sorted(entries)]
