@@ -23,7 +23,11 @@ from .._validation import (
 )
 from ._clients import join, names_of
 from ._holding import (
+    Frozen,
     check_features,
+    check_names,
+    check_positions,
+    check_rows,
     check_sizes,
     digest_of,
     frozen,
@@ -31,6 +35,7 @@ from ._holding import (
     pieces_of,
     plain,
     text_columns,
+    thawed,
 )
 from ._labels import TASKS, mapped_labels
 from ._scaling import column_norms, divide_columns
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class FederatedData:
+class FederatedData(Frozen):
     """Rows of m clients, one client after the other.
 
     Parameters
@@ -93,22 +98,17 @@ class FederatedData:
             description=plain(self.description),
         )
         for name, length in (("feature_names", n), ("client_names", len(sizes))):
-            names = getattr(self, name)
-            if names is not None:
-                names = tuple(map(str, names))
-                if len(names) != length:
-                    raise ArgumentValueError(name, f"must have {length} entries, got {len(names)}")
-                self._set(**{name: names})
+            self._set(**{name: check_names(name, getattr(self, name), length)})
         if self.rows is not None:
-            rows = check_array("rows", self.rows, shape=(d,), dtype=np.int64)
-            if rows.min() < 0:
-                raise ArgumentValueError("rows", f"must be at least 0, got {rows.min()}")
-            self._set(rows=own(rows, self.rows))
+            self._set(rows=own(check_rows(self.rows, d), self.rows))
         self._freeze()
 
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @classmethod
+    def _made(cls, **values: Any) -> FederatedData:
+        """Of values that are known to be valid."""
+        made = cls.__new__(cls)
+        made.__setstate__(values)
+        return made
 
     def _freeze(self) -> None:
         pieces = pieces_of(self.features) if "features" in self.__dict__ else ()
@@ -122,8 +122,6 @@ class FederatedData:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set(**state)
         self._freeze()  # pickle forgets it
-
-    # Constructors -----------------------------------------------------------------------
 
     @classmethod
     def from_clients(
@@ -207,22 +205,16 @@ class FederatedData:
             raise ArgumentValueError("labels", f"must have shape ({d},), got {np.shape(labels)}")
         y, found = mapped_labels(labels, task, ordered_categories(labels))
         note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
-        if names is not None and len(names) != table.shape[1]:
-            raise ArgumentValueError(
-                "feature_names", f"must have {table.shape[1]} entries, got {len(names)}"
-            )
-        if scale is not None:
-            # Norms are summed in the order of the table, whatever the split.
-            norms = column_norms(table)
+        check_names("feature_names", names, table.shape[1])
+        # Norms are summed in the order of the table, whatever the split.
+        norms = None if scale is None else column_norms(table)
+        if norms is not None:
             note["scale"] = scale
             if not norms.all():
                 note["zero_columns"] = np.flatnonzero(norms == 0).tolist()
         data = cls._of_table(table, y, partition, seed, names, note)
-        if scale is not None:
-            held = data.features  # gathered, and no one else's yet
-            for piece in pieces_of(held):
-                piece.setflags(write=True)
-            divide_columns(held, norms)
+        if norms is not None:
+            divide_columns(thawed(data.features), norms)  # gathered, and no one else's yet
             data._freeze()
         elif not sparse.issparse(table) and table.flags.writeable:
             data._gather()  # now: the caller may write to the table later
@@ -244,8 +236,7 @@ class FederatedData:
         `narrow`, a function that can be pickled, gives the same table for the kernels.
         """
         rows, sizes = deal(partition, labels, seed)
-        data = cls.__new__(cls)
-        data._set(
+        return cls._made(
             labels=labels[rows],
             client_sizes=check_sizes(sizes, len(labels)),
             feature_names=feature_names,
@@ -255,8 +246,6 @@ class FederatedData:
             _narrow=narrow,
             **({"features": table[rows]} if sparse.issparse(table) else {"_table": table}),
         )
-        data._freeze()
-        return data
 
     def resplit(self, partition: Partitioner, seed: int = 0) -> FederatedData:
         """The same rows, whoever holds them, split into clients anew.
@@ -267,15 +256,10 @@ class FederatedData:
         seed : int
             The split is a pure function of the rows, the partition and the seed.
         """
-        return FederatedData._of_table(
-            self.features,
-            self.labels,
-            partition,
-            check_int("seed", seed, high=MAX_SEED),
-            self.feature_names,
-            self.description,
-            self._narrow if self._in_order else None,
-        )
+        seed = check_int("seed", seed, high=MAX_SEED)
+        narrow = self._narrow if self._in_order else None
+        held = self.features, self.labels, partition, seed, self.feature_names, self.description
+        return FederatedData._of_table(*held, narrow)
 
     def subset(self, rows: ArrayLike) -> FederatedData:
         """Some of the rows, where they are; clients that are left with none drop out.
@@ -290,17 +274,13 @@ class FederatedData:
         ValueError, TypeError
             Naming the argument.
         """
-        chosen = check_array("rows", rows, ndim=1, dtype=np.int64)
-        inside = len(chosen) and chosen[0] >= 0 and chosen[-1] < self.n_samples
-        if not inside or (np.diff(chosen) <= 0).any():
-            raise ArgumentValueError(
-                "rows", f"must be increasing positions from 0 to {self.n_samples - 1}, at least one"
-            )
+        chosen = check_positions("rows", rows, self.n_samples)
         sizes = np.diff(np.searchsorted(chosen, self.offsets))
         kept = np.flatnonzero(sizes)
         names = self.client_names
-        made = FederatedData.__new__(FederatedData)
-        made._set(
+        lazy = "_table" in self.__dict__
+        held = {"_table": self._table} if lazy else {"features": self.features[chosen]}
+        return FederatedData._made(
             labels=self.labels[chosen],
             client_sizes=sizes[kept],
             feature_names=self.feature_names,
@@ -308,14 +288,8 @@ class FederatedData:
             rows=None if self.rows is None else self.rows[chosen],
             description=dict(self.description),
             _narrow=self._narrow,
-            **(
-                {"_table": self._table}
-                if "_table" in self.__dict__
-                else {"features": self.features[chosen]}
-            ),
+            **held,
         )
-        made._freeze()
-        return made
 
     @cached_property
     def _in_order(self) -> bool:
@@ -351,20 +325,16 @@ class FederatedData:
         packed = self.__dict__.setdefault("_packed", {})
         key = (loss, *sorted(parameters.items()))
         if key not in packed:
-            rows = None
+            table, rows = self.__dict__.get("_table"), self.rows
             if self._narrow is not None:
-                table, rows = self._narrow(), self.rows
-            elif "features" in self.__dict__:
-                table = self.features
-            else:
-                table, rows = self._table, self.rows
+                table = self._narrow()
+            elif table is None:
+                table, rows = self.features, None
             packed[key] = losses.pack(
                 table, self.labels, self.client_sizes, loss=loss, dtype=np.float64, rows=rows,
                 checked=True, **parameters,
             )  # fmt: skip
         return packed[key]
-
-    # What it holds ----------------------------------------------------------------------
 
     @property
     def is_sparse(self) -> bool:
@@ -379,8 +349,7 @@ class FederatedData:
     @property
     def n_features(self) -> int:
         """Number of features, n."""
-        table = self.__dict__.get("_table")
-        return int((self.features if table is None else table).shape[1])
+        return int(self.__dict__.get("_table", self.__dict__.get("features")).shape[1])  # type: ignore[union-attr]
 
     @property
     def n_samples(self) -> int:

@@ -24,6 +24,14 @@ from .._validation import (
 Array = NDArray[Any]
 
 
+class Frozen:
+    """A frozen dataclass that keeps its fields in a form of its own."""
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
 def text_columns(features: Any) -> tuple[str, ...] | None:
     """The names of a DataFrame's columns, if all of them are strings."""
     names = column_names(features)
@@ -76,6 +84,13 @@ def frozen(array: Any) -> Any:
     return array
 
 
+def thawed(array: Any) -> Any:
+    """`array`, writeable."""
+    for piece in pieces_of(array):
+        piece.setflags(write=True)
+    return array
+
+
 def own(held: Any, given: Any) -> Any:
     """`held`, copied if it is memory that the caller may write to."""
     if isinstance(given, (list, tuple)):
@@ -103,6 +118,35 @@ def plain(description: Mapping[str, Any]) -> dict[str, Any]:
         raise ArgumentTypeError(
             "description", f"must be a mapping that JSON can hold: {error}"
         ) from None
+
+
+def check_names(name: str, names: Any, length: int) -> tuple[str, ...] | None:
+    """Names as text, as many as there are columns or clients."""
+    if names is None:
+        return None
+    names = tuple(map(str, names))
+    if len(names) != length:
+        raise ArgumentValueError(name, f"must have {length} entries, got {len(names)}")
+    return names
+
+
+def check_rows(rows: Any, d: int) -> NDArray[np.int64]:
+    """Where each of d rows stood in the table that was split."""
+    found = check_array("rows", rows, shape=(d,), dtype=np.int64)
+    if found.min() < 0:
+        raise ArgumentValueError("rows", f"must be at least 0, got {found.min()}")
+    return found
+
+
+def check_positions(name: str, positions: Any, d: int) -> NDArray[np.int64]:
+    """Increasing positions among d rows, at least one."""
+    chosen = check_array(name, positions, ndim=1, dtype=np.int64)
+    inside = len(chosen) and chosen[0] >= 0 and chosen[-1] < d
+    if not inside or (np.diff(chosen) <= 0).any():
+        raise ArgumentValueError(
+            name, f"must be increasing positions from 0 to {d - 1}, at least one"
+        )
+    return chosen
 
 
 def check_sizes(sizes: Any, d: int) -> NDArray[np.int64]:

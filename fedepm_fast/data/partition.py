@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._parameters import check_fields, integer, param, real
 from .._validation import ArgumentTypeError, ArgumentValueError, check_values
 from ..randomness import SHUFFLE
+from ._holding import Frozen
 
 Rows = NDArray[np.intp]
 
@@ -33,7 +34,7 @@ def shuffle(d: int, rng: np.random.Generator) -> Rows:
     return sample(int(key[0]), int(key[1]), SHUFFLE, 0, d, d)
 
 
-class Partitioner:
+class Partitioner(Frozen):
     """What every way to split has."""
 
     name: ClassVar[str]
@@ -66,10 +67,6 @@ class Partitioner:
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
         return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
 
 def _check_clients(clients: int, d: int) -> None:

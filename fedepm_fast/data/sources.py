@@ -30,6 +30,7 @@ from .._validation import (
 )
 from . import loaders, synthetic
 from ._federated import FederatedData
+from ._holding import Frozen
 from ._named import DATASETS
 from ._table import Table
 from .partition import PARTITIONERS, ByColumn, Partitioner
@@ -45,19 +46,24 @@ class Source:
     name: str
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of clients, features and rows of all clients, (m, n, d)."""
+        raise NotImplementedError
+
+    @property
     def n_clients(self) -> int:
         """Number of clients, m."""
-        raise NotImplementedError
+        return self.shape[0]
 
     @property
     def n_features(self) -> int:
         """Number of features, n."""
-        raise NotImplementedError
+        return self.shape[1]
 
     @property
     def n_samples(self) -> int:
         """Number of rows of all clients, d."""
-        raise NotImplementedError
+        return self.shape[2]
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -147,16 +153,9 @@ class Partitioned(Source):
         return self.table.name
 
     @property
-    def n_clients(self) -> int:
-        return int(self.partition.describe()["clients"])
-
-    @property
-    def n_features(self) -> int:
-        return self.table.held.n_features
-
-    @property
-    def n_samples(self) -> int:
-        return self.table.held.n_samples
+    def shape(self) -> tuple[int, int, int]:
+        held = self.table.held
+        return int(self.partition.describe()["clients"]), held.n_features, held.n_samples
 
     @cached_property
     def identity(self) -> dict[str, Any]:  # type: ignore[override]
@@ -174,7 +173,7 @@ class Partitioned(Source):
 
 
 @dataclass(frozen=True)
-class Synthetic(Source):
+class Synthetic(Frozen, Source):
     """Clients of `synthetic.make_federated`, made anew for every seed.
 
     Parameters
@@ -210,21 +209,9 @@ class Synthetic(Source):
             if getattr(self, name) is not None:
                 self._set(**{name: float(getattr(self, name))})
 
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
     @property
-    def n_clients(self) -> int:
-        return self.clients
-
-    @property
-    def n_features(self) -> int:
-        return self.features
-
-    @property
-    def n_samples(self) -> int:
-        return int(cast(int, self.samples))
+    def shape(self) -> tuple[int, int, int]:
+        return self.clients, self.features, int(cast(int, self.samples))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -268,16 +255,8 @@ class Fixed(Source):
         return str(self.data.description.get("source", "arrays"))
 
     @property
-    def n_clients(self) -> int:
-        return self.data.n_clients
-
-    @property
-    def n_features(self) -> int:
-        return self.data.n_features
-
-    @property
-    def n_samples(self) -> int:
-        return self.data.n_samples
+    def shape(self) -> tuple[int, int, int]:
+        return self.data.n_clients, self.data.n_features, self.data.n_samples
 
     @cached_property
     def identity(self) -> dict[str, Any]:  # type: ignore[override]
