@@ -17,7 +17,6 @@ from numba.core.errors import NumbaError
 
 from .._jit import JIT_DISABLED, device, kernel
 from .._simd import (
-    _vector_math,  # noqa: F401  vectors for math.exp and the like
     lane,
     lanes,
     load,
@@ -27,6 +26,7 @@ from .._simd import (
     with_lane,
 )
 from .._simd._types import VECTORS
+from . import _vector_math  # noqa: F401  vectors for math.exp and the like
 from ._identity import own_identity
 from ._loss import Loss
 

@@ -12,9 +12,9 @@ import numpy as np
 from numba.core import types
 from numba.core.extending import overload
 
+from .._simd import absolute, maximum, minimum, select, splat, sqrt
+from .._simd._types import MaskType, VectorType
 from ..vecmath import vector_exp, vector_log, vector_log1p
-from . import absolute, maximum, minimum, select, splat, sqrt
-from ._types import MaskType, VectorType
 
 _SCALARS = (types.Float, types.Integer)
 
