@@ -482,6 +482,7 @@ if platform.machine() in ("x86_64", "AMD64"):
         TARGETS["avx2"] = X86["avx2"][0]
 
 
+@pytest.mark.skipif(JIT_DISABLED, reason="there is no machine code")
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_of_this_on_other_targets(target: str) -> None:
     here = os.path.dirname(__file__)
