@@ -1,44 +1,28 @@
-"""A compiler for helpers that are always inlined: they are optimised where they end up, once.
+"""How helpers are compiled that exist only within the kernels that call them.
 
-Numba optimises every function and makes machine code of it, also of those that nothing calls but
-other compiled functions, and does so again, inlining and all, for each that calls them.
+Numba optimises every function for itself and makes machine code of it, and once more of each
+function around it. For a helper that is always inlined nearly all of that is thrown away. Here its
+code is only linked, and optimised where it ends.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import binding
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 
-class _Codegen:
-    """That of a library without machine code, and so without a place for an environment."""
+class _Optimised(JITCodeLibrary):
+    """Code of one helper, of which no machine code is made."""
 
-    def __init__(self, codegen: Any) -> None:
-        self._codegen = codegen
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._codegen, name)
-
-    def set_env(self, name: str, env: Any) -> None:
-        """Nothing: only what can raise objects, print or call Python looks for one."""
-
-
-class _Library(JITCodeLibrary):
-    """Code to be linked into other libraries, as it was written."""
-
-    @property
-    def codegen(self) -> Any:
-        return _Codegen(self._codegen)
-
-    def finalize(self) -> None:
-        self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._final_module.verify()
+    def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
+        # What Numba fills in, the environment of Python objects, must have an address.
+        names = (str(v) for v in self._final_module.global_variables if "NumbaEnv" in v.name)
+        self._codegen._add_module(binding.parse_assembly("\n".join(names)))
+        self._codegen._engine.finalize_object()
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -46,11 +30,29 @@ class _Library(JITCodeLibrary):
         return 0
 
 
-class InlinedCompiler(Compiler):
-    """Compiles as far as to what is inlined."""
+class _Linked(_Optimised):
+    """The same, as it is written: optimised with the kernel alone."""
 
-    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *arguments: Any) -> None:
-        super().__init__(typingctx, targetctx, library, *arguments)
-        if library is None:
-            name = self.state.func_id.func_qualname if self.state.func_id else "device"
-            self.state.library = _Library(targetctx.codegen(), name)
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+
+class InlinedCompiler(Compiler):
+    """Numba's compiler, for helpers."""
+
+    library: type[JITCodeLibrary] = _Linked
+
+    def compile_extra(self, func: Any) -> Any:
+        codegen = self.state.targetctx.codegen()
+        self.state.library = self.library(codegen, func.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)
+
+
+class OptimisedCompiler(InlinedCompiler):
+    """The same, for helpers so large that they keep more in registers if optimised alone first."""
+
+    library = _Optimised

@@ -17,7 +17,7 @@ from typing import Any
 import numba
 
 from ._cache import KernelCache, config
-from ._inlined import InlinedCompiler
+from ._inlined import InlinedCompiler, OptimisedCompiler
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
 
@@ -63,9 +63,18 @@ def device(function: Callable[..., Any]) -> Any:
     It has no cache entry of its own, for the kernel around it has, and cannot be called from
     Python.
     """
+    return _inlined(function, InlinedCompiler)
+
+
+def large_device(function: Callable[..., Any]) -> Any:
+    """Like `device`, optimised once before it is inlined: longer to compile, fewer spills."""
+    return _inlined(function, OptimisedCompiler)
+
+
+def _inlined(function: Callable[..., Any], compiler: type[InlinedCompiler]) -> Any:
     if JIT_DISABLED:
         return function
-    return numba.njit(pipeline_class=InlinedCompiler, **_DEVICE_OPTIONS)(function)
+    return numba.njit(pipeline_class=compiler, **_DEVICE_OPTIONS)(function)
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:

@@ -4,8 +4,8 @@ With phi(v) = lam*|v| + eta/2*v^2, c = lam/eta, z(1) >= ... >= z(m), S_s the wei
 largest, P = S_m and u_s = mean + c*(2*S_s/P - 1), the solution is the median of the 2m+1
 numbers z_1..z_m, u_0..u_m. c = 0 gives the mean, a large c a median, always exact on ties.
 
-`ens` is for Python. Inside other compiled code call `ens_columns` (or `ens_rows`), which write
-to arrays they are given, allocate nothing and need no Python::
+`ens` is for Python. Inside other compiled code call `ens_columns`, which writes to arrays it is
+given, allocates nothing and needs no Python::
 
     ens_columns(z, c, weights, total, smallest, first, last, out, buffer)
 
@@ -28,9 +28,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _boundary as boundary
-from .._jit import device, kernel, parallel_kernel, warms
+from .._jit import kernel, parallel_kernel, warms
+from .._jit import large_device as device
 from .._jit import threads as thread_count
 from .._simd import absolute, all_true, lanes, prefetch, splat, store, store_partial
+from ._limits import LARGEST_C, c_matters, overflow_scale
 from ._network import LARGEST, network_ens
 from ._select import copy_narrow, copy_transposed, solve, statistics
 
@@ -40,8 +42,6 @@ PARALLEL_FROM = 400_000
 #: soon done, with many it is long in the caches.
 AHEAD_FEW, AHEAD_MANY, MANY = 3, 2, 256
 AHEAD_NETWORK = 16
-#: By item size: the largest c that the kernels take, so that no u overflows.
-LARGEST_C = {4: float(np.finfo(np.float32).max) / 4, 8: float(np.finfo(np.float64).max) / 4}
 
 
 @device
@@ -65,65 +65,32 @@ def group_size(z):
 
 
 @device
-def _columns(z, c, weights, total, smallest, first, last, out, buffer):
-    m, n = z.shape
-    width = lanes(z)
+def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer):
+    """Solve groups ``first`` to ``last - 1``; whether every mean is finite."""
+    n, width = out.size, lanes(z)
+    m = z.size // n
     finite = True
     for group in range(first, last):
         # The last group overlaps the one before, rather than being a case of its own.
         j = min(group * width, n - width)
-        mean, deviation = statistics(z, j, n, m, weights, total, buffer)
-        finite &= all_true(absolute(mean) < splat(mean, np.inf))
         ahead = min((group + (AHEAD_FEW if m < MANY else AHEAD_MANY)) * width, n - width)
-        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, ahead, n)
-        store(out, j, w)
-    return finite
-
-
-@device
-def _rows(z, c, weights, total, smallest, first, last, out, buffer):
-    n, m = z.shape
-    width = lanes(z)
-    finite = True
-    for group in range(first, last):
-        j = min(group * width, n - width)
-        if m >= width:
+        if transposed:
             copy_transposed(z, j, m, buffer)
+            mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
+            where, step = ahead * m, width
         else:
-            for i in range(m):
-                for r in range(width):
-                    buffer[i * width + r] = z[j + r, i]
-        mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
+            mean, deviation = statistics(z, j, n, m, weights, total, buffer)
+            where, step = ahead, n
         finite &= all_true(absolute(mean) < splat(mean, np.inf))
-        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, None, 0, 0)
+        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, where, step)
         store(out, j, w)
     return finite
-
-
-ens_columns = kernel(_columns.py_func if hasattr(_columns, "py_func") else _columns)
-ens_rows = kernel(_rows.py_func if hasattr(_rows, "py_func") else _rows)
-
-
-@kernel
-def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
-    """See the module."""
-    n = out.size
-    width = lanes(z)
-    m = z.size // n
-    buffer = _aligned(memory, m * width)
-    if n < width:
-        return _narrow(z, c, weights, total, smallest, transposed, out, buffer)
-    groups = (n + width - 1) // width
-    if transposed:
-        return _rows(z, c, weights, total, smallest, 0, groups, out, buffer)
-    return _columns(z, c, weights, total, smallest, 0, groups, out, buffer)
 
 
 @device
 def _narrow(z, c, weights, total, smallest, transposed, out, buffer):
     """Fewer coordinates than lanes: the other lanes hold zeros."""
-    n = out.size
-    width = lanes(z)
+    n, width = out.size, lanes(z)
     m = z.size // n
     if transposed:
         for i in range(m):
@@ -137,25 +104,37 @@ def _narrow(z, c, weights, total, smallest, transposed, out, buffer):
     return all_true(absolute(mean) < splat(mean, np.inf))
 
 
+@kernel
+def ens_columns(z, c, weights, total, smallest, first, last, out, buffer):
+    """See the module."""
+    return _groups(z, c, weights, total, smallest, False, first, last, out, buffer)
+
+
+@kernel
+def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
+    """See the module."""
+    width = lanes(z)
+    buffer = _aligned(memory, z.size // out.size * width)
+    if out.size < width:
+        return _narrow(z, c, weights, total, smallest, transposed, out, buffer)
+    groups = (out.size + width - 1) // width
+    return _groups(z, c, weights, total, smallest, transposed, 0, groups, out, buffer)
+
+
 @parallel_kernel
 def _parallel(z, c, weights, total, smallest, transposed, blocks, out):
-    n = out.size
-    width = lanes(z)
-    m = z.size // n
-    groups = (n + width - 1) // width
+    groups = (out.size + lanes(z) - 1) // lanes(z)
     finite = np.ones(blocks, np.bool_)
     for block in numba.prange(blocks):
         first, last = block * groups // blocks, (block + 1) * groups // blocks
-        finite[block] = _block(z, c, weights, total, smallest, transposed, first, last, out, m)
+        finite[block] = _block(z, c, weights, total, smallest, transposed, first, last, out)
     return finite.all()
 
 
 @device
-def _block(z, c, weights, total, smallest, transposed, first, last, out, m):
-    buffer = ens_buffer(z, m)
-    if transposed:
-        return _rows(z, c, weights, total, smallest, first, last, out, buffer)
-    return _columns(z, c, weights, total, smallest, first, last, out, buffer)
+def _block(z, c, weights, total, smallest, transposed, first, last, out):
+    buffer = ens_buffer(z, z.size // out.size)
+    return _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer)
 
 
 def _make_network(m: int) -> tuple[Any, Any]:
@@ -297,19 +276,6 @@ def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count:
         except ValueError:
             boundary.check_finite("z", z)  # says where in all of z
             raise
-
-
-def overflow_scale(m: int) -> float:
-    """A power of two by which m numbers of any size can be added and told apart."""
-    return 2.0 ** -(m.bit_length() + 6)
-
-
-def c_matters(m: int, weights: Any) -> float:
-    """The share of c from which on data are so large that a larger c has another solution.
-
-    Halves of the weight differ by one client's at least, or by the rounding of their sum.
-    """
-    return 1.0 / (8 * m) if weights is None else 2.0**-60
 
 
 def _rescaled(z: Any, c: float, axis: int, weights: Any, out: Any) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._jit import device
+from .._jit import large_device as device
 from .._simd import (
     absolute,
     all_true,
@@ -61,55 +61,43 @@ def statistics(z, start, stride, m, weights, weight, buffer):
     With a `buffer` (else None) the rows are copied there. The order of the sums is the same for
     every caller.
     """
-    width = lanes(z)
     zero = splat(z, 0.0)
     total = lost = squares = zero
     i = 0
     while i < m:
         stop = min(i + BLOCK, m)
-        s0 = s1 = s2 = s3 = zero
-        q0 = q1 = q2 = q3 = zero
+        s0 = s1 = s2 = s3 = zero, zero
         while i + UNROLL <= stop:
-            k = start + i * stride
-            v0 = load(z, k)
-            v1 = load(z, k + stride)
-            v2 = load(z, k + 2 * stride)
-            v3 = load(z, k + 3 * stride)
-            if buffer is not None:
-                b = i * width
-                store_aligned(buffer, b, v0)
-                store_aligned(buffer, b + width, v1)
-                store_aligned(buffer, b + 2 * width, v2)
-                store_aligned(buffer, b + 3 * width, v3)
-            p0, p1, p2, p3 = v0, v1, v2, v3
-            if weights is not None:
-                p0, p1 = v0 * weights[i], v1 * weights[i + 1]
-                p2, p3 = v2 * weights[i + 2], v3 * weights[i + 3]
-            s0 += p0
-            s1 += p1
-            s2 += p2
-            s3 += p3
-            q0 = fma(p0, v0, q0)
-            q1 = fma(p1, v1, q1)
-            q2 = fma(p2, v2, q2)
-            q3 = fma(p3, v3, q3)
+            # Loads that wait for no store, whose address may look like theirs.
+            v0, v1, v2, v3 = _four(z, start + i * stride, stride)
+            s0 = _add_row(s0, v0, weights, i, buffer)
+            s1 = _add_row(s1, v1, weights, i + 1, buffer)
+            s2 = _add_row(s2, v2, weights, i + 2, buffer)
+            s3 = _add_row(s3, v3, weights, i + 3, buffer)
             i += UNROLL
         while i < stop:
-            v0 = load(z, start + i * stride)
-            if buffer is not None:
-                store_aligned(buffer, i * width, v0)
-            p0 = v0
-            if weights is not None:
-                p0 = v0 * weights[i]
-            s0 += p0
-            q0 = fma(p0, v0, q0)
+            s0 = _add_row(s0, load(z, start + i * stride), weights, i, buffer)
             i += 1
-        total, lost = compensated(total, lost, (s0 + s1) + (s2 + s3))
-        squares += (q0 + q1) + (q2 + q3)
+        total, lost = compensated(total, lost, (s0[0] + s1[0]) + (s2[0] + s3[0]))
+        squares += (s0[1] + s1[1]) + (s2[1] + s3[1])
     w = splat(total, weight)
     mean = (total + lost) / w
     # Good enough for a first guess, which is all it is for.
     return mean, sqrt(maximum(squares / w - mean * mean, zero))
+
+
+@device
+def _four(z, k, stride):
+    return load(z, k), load(z, k + stride), load(z, k + 2 * stride), load(z, k + 3 * stride)
+
+
+@device
+def _add_row(sums, v, weights, i, buffer):
+    """A sum and a sum of squares with row i, v, in it."""
+    if buffer is not None:
+        store_aligned(buffer, i * lanes(v), v)
+    p = v if weights is None else v * weights[i]
+    return sums[0] + p, fma(p, v, sums[1])
 
 
 @device
@@ -124,11 +112,15 @@ def copy_narrow(z, n, m, buffer):
 def copy_transposed(z, j, m, buffer):
     """Fill the buffer from coordinates j, j+1, ... that hold their m numbers side by side."""
     width = lanes(z)
+    if m < width:
+        for i in range(m):
+            for r in range(width):
+                buffer[i * width + r] = z[j + r, i]
+        return
     i = 0
     while i < m:
         start = min(i, m - width)  # the last square overlaps the one before
-        columns = load_transposed(z, j * m + start, m)
-        _store_square(buffer, start * width, columns)
+        _store_square(buffer, start * width, load_transposed(z, j * m + start, m))
         i += width
 
 
@@ -140,106 +132,43 @@ def _store_square(buffer, k, columns):
 
 
 @device
-def count_above(z, start, stride, m, weights, t, source, where, step):
-    """The weight above t, per lane.
+def window(z, start, stride, m, weights, t, source, where, step):
+    """The weight above t, the largest number <= t and the smallest > t, per lane.
 
     Row i of the m rows is the vector at flat index ``start + i*stride``. Of every four rows of
     the array `source` (or None) the cache lines of two are asked for, at ``where + i*step``:
     memory would be idle here.
     """
-    one = splat(z, 1.0)
-    n0 = n1 = n2 = n3 = splat(z, 0.0)
+    w0 = w1 = w2 = w3 = splat(z, 0.0), splat(z, -np.inf), splat(z, np.inf)
     i = 0
     while i + UNROLL <= m:
-        k = start + i * stride
-        v0 = load(z, k)
-        v1 = load(z, k + stride)
-        v2 = load(z, k + 2 * stride)
-        v3 = load(z, k + 3 * stride)
-        above0 = v0 > t
-        above1 = v1 > t
-        above2 = v2 > t
-        above3 = v3 > t
-        if weights is None:
-            n0 = select(above0, n0 + one, n0)
-            n1 = select(above1, n1 + one, n1)
-            n2 = select(above2, n2 + one, n2)
-            n3 = select(above3, n3 + one, n3)
-        else:
-            n0 = select(above0, n0 + weights[i], n0)
-            n1 = select(above1, n1 + weights[i + 1], n1)
-            n2 = select(above2, n2 + weights[i + 2], n2)
-            n3 = select(above3, n3 + weights[i + 3], n3)
+        v0, v1, v2, v3 = _four(z, start + i * stride, stride)
+        w0 = _see_row(w0, v0, t, weights, i)
+        w1 = _see_row(w1, v1, t, weights, i + 1)
+        w2 = _see_row(w2, v2, t, weights, i + 2)
+        w3 = _see_row(w3, v3, t, weights, i + 3)
         if source is not None:
             prefetch(source, where + i * step)
             prefetch(source, where + (i + 1) * step)
         i += UNROLL
     while i < m:
-        v0 = load(z, start + i * stride)
-        above0 = v0 > t
-        if weights is None:
-            n0 = select(above0, n0 + one, n0)
-        else:
-            n0 = select(above0, n0 + weights[i], n0)
+        w0 = _see_row(w0, load(z, start + i * stride), t, weights, i)
         i += 1
-    return (n0 + n1) + (n2 + n3)
+    below = maximum(maximum(w0[1], w1[1]), maximum(w2[1], w3[1]))
+    above = minimum(minimum(w0[2], w1[2]), minimum(w2[2], w3[2]))
+    return (w0[0] + w1[0]) + (w2[0] + w3[0]), below, above
 
 
 @device
-def window(z, start, stride, m, weights, t):
-    """The weight above t, the largest number <= t and the smallest > t, per lane.
-
-    Row i of the m rows is the vector at flat index ``start + i*stride``.
-    """
-    one = splat(z, 1.0)
-    n0 = n1 = n2 = n3 = splat(z, 0.0)
-    low = splat(z, -np.inf)
-    high = splat(z, np.inf)
-    b0 = b1 = b2 = b3 = low
-    a0 = a1 = a2 = a3 = high
-    i = 0
-    while i + UNROLL <= m:
-        k = start + i * stride
-        v0 = load(z, k)
-        v1 = load(z, k + stride)
-        v2 = load(z, k + 2 * stride)
-        v3 = load(z, k + 3 * stride)
-        above0 = v0 > t
-        above1 = v1 > t
-        above2 = v2 > t
-        above3 = v3 > t
-        if weights is None:
-            n0 = select(above0, n0 + one, n0)
-            n1 = select(above1, n1 + one, n1)
-            n2 = select(above2, n2 + one, n2)
-            n3 = select(above3, n3 + one, n3)
-        else:
-            n0 = select(above0, n0 + weights[i], n0)
-            n1 = select(above1, n1 + weights[i + 1], n1)
-            n2 = select(above2, n2 + weights[i + 2], n2)
-            n3 = select(above3, n3 + weights[i + 3], n3)
-        a0 = minimum(a0, select(above0, v0, high))
-        a1 = minimum(a1, select(above1, v1, high))
-        a2 = minimum(a2, select(above2, v2, high))
-        a3 = minimum(a3, select(above3, v3, high))
-        b0 = maximum(b0, select(above0, low, v0))
-        b1 = maximum(b1, select(above1, low, v1))
-        b2 = maximum(b2, select(above2, low, v2))
-        b3 = maximum(b3, select(above3, low, v3))
-        i += UNROLL
-    while i < m:
-        v0 = load(z, start + i * stride)
-        above0 = v0 > t
-        if weights is None:
-            n0 = select(above0, n0 + one, n0)
-        else:
-            n0 = select(above0, n0 + weights[i], n0)
-        a0 = minimum(a0, select(above0, v0, high))
-        b0 = maximum(b0, select(above0, low, v0))
-        i += 1
-    below = maximum(maximum(b0, b1), maximum(b2, b3))
-    above = minimum(minimum(a0, a1), minimum(a2, a3))
-    return (n0 + n1) + (n2 + n3), below, above
+def _see_row(seen, v, t, weights, i):
+    """Weight above t and neighbours of t with row i, v, among what was seen."""
+    count, below, above = seen
+    higher = v > t
+    count = select(higher, count + (1.0 if weights is None else weights[i]), count)
+    # In this order the second select needs no register but v's.
+    above = minimum(above, select(higher, v, np.inf))
+    below = maximum(below, select(higher, -np.inf, v))
+    return count, below, above
 
 
 @device
@@ -257,19 +186,9 @@ def middle_by_bits(lo, hi):
 @device
 def _ordered(bits):
     """Bits of floats as integers in the floats' order; its own inverse."""
-    sign = bits >> (bits_of(bits) - 1)
-    return bits ^ (sign & smallest_mask(bits))
-
-
-@device
-def bits_of(bits):
-    return 512 // lanes(bits)
-
-
-@device
-def smallest_mask(bits):
-    # All bits but the sign.
-    return (1 << (bits_of(bits) - 1)) - 1
+    size = 512 // lanes(bits)
+    all_but_the_sign = (1 << (size - 1)) - 1
+    return bits ^ ((bits >> (size - 1)) & all_but_the_sign)
 
 
 @device
@@ -282,74 +201,85 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
     finite returns that mean.
     """
     width = lanes(buffer)
-    zero = splat(buffer, 0.0)
-    low = splat(buffer, -np.inf)
-    high = splat(buffer, np.inf)
-    p = splat(buffer, smallest)
-    cm = splat(buffer, c / weight)
-    total = splat(buffer, weight)
+    zero, inf = splat(buffer, 0.0), splat(buffer, np.inf)
+    p, total = splat(buffer, smallest), splat(buffer, weight)
+    unit = splat(buffer, c / weight)
     slope = splat(buffer, 1.0) + splat(buffer, 2.0 * DENSITY * c) / deviation
-
-    # Two counts, at the mean and at a Newton step from there.
-    t0 = mean
-    two = splat(buffer, 2.0)
-    above_t = count_above(buffer, 0, width, m, weights, t0, source, where, step)
-    excess = fma(two, above_t, -total)
-    f0 = t0 - fma(excess, cm, mean)
-    t1 = t0 - f0 / slope
-    above_t = count_above(buffer, 0, width, m, weights, t1, source, where + 2 * step, step)
-    excess = fma(two, above_t, -total)
-    f1 = t1 - fma(excess, cm, mean)
-    too_high = f0 > zero
-    lo, f_lo = select(too_high, low, t0), select(too_high, low, f0)
-    hi, f_hi = select(too_high, t0, high), select(too_high, f0, high)
-    too_high = f1 > zero
-    better = too_high & (t1 < hi)
-    hi, f_hi = select(better, t1, hi), select(better, f1, f_hi)
-    better = ~too_high & (t1 > lo)
-    lo, f_lo = select(better, t1, lo), select(better, f1, f_lo)
-    secant = (f1 - f0) / (t1 - t0)
-    t = t1 - f1 / select(secant > 0.1 * slope, secant, slope)
-    t = select(absolute(t) < high, t, mean)
+    bracket, t = _first_bracket(buffer, m, weights, total, unit, mean, slope, source, where, step)
 
     w = mean
-    done = ~(absolute(mean) < high)
+    done = ~(absolute(mean) < inf)
     turn = 0
     while True:
-        above_t, below, above = window(buffer, 0, width, m, weights, t)
-        excess = fma(two, above_t, -total)
-        u = fma(excess, cm, mean)
+        above_t, below, above = window(buffer, 0, width, m, weights, t, None, 0, 0)
+        excess = fma(splat(buffer, 2.0), above_t, -total)
+        u = fma(excess, unit, mean)
         # No solution lies outside the data, wherever rounding puts the mean.
-        inner_low = select(below > low, below, above)
-        inner_high = select(above < high, above, below)
+        inner_low = select(below > -inf, below, above)
+        inner_high = select(above < inf, above, below)
         w = select(done, w, minimum(maximum(u, inner_low), inner_high))
-        down, up = fma(excess + 2.0 * p, cm, mean), fma(excess - 2.0 * p, cm, mean)
+        down, up = fma(excess + 2.0 * p, unit, mean), fma(excess - 2.0 * p, unit, mean)
         done = done | ((below <= down) & (up <= above))
         if all_true(done):
             break
-        too_high = t > u
-        better = too_high & (below < hi)
-        hi = select(better, below, hi)
-        f_hi = select(better, below - fma(excess + p, cm, mean), f_hi)
-        better = ~too_high & (above > lo)
-        lo = select(better, above, lo)
-        f_lo = select(better, above - fma(excess - p, cm, mean), f_lo)
-        met = (lo >= hi) & ~done
-        w = select(met, lo, w)
+        f_below = below - fma(excess + p, unit, mean)
+        f_above = above - fma(excess - p, unit, mean)
+        bracket = _cut(bracket, t > u, below, f_below, above, f_above)
+        met = (bracket[0] >= bracket[2]) & ~done
+        w = select(met, bracket[0], w)
         done = done | met
         if all_true(done):
             break
         turn += 1
-        if turn % 3 == 2:
-            t = middle_by_bits(lo, hi)
-        elif turn % 6 == 4:
-            t = 0.5 * lo + 0.5 * hi
-            t = select((t > lo) & (t < hi), t, middle_by_bits(lo, hi))
-        else:
-            chord = (f_hi - f_lo) / (hi - lo)
-            chord = select(chord > zero, chord, slope)
-            t = select(too_high, hi - f_hi / chord, lo - f_lo / chord)
-            inside = (t > lo) & (t < hi)
-            if not all_true(inside | done):
-                t = select(inside, t, middle_by_bits(lo, hi))
+        t = _next_point(bracket, t > u, slope, turn, done)
     return w + zero  # of zeros of either sign +0.0, wherever they stand
+
+
+@device
+def _first_bracket(buffer, m, weights, total, unit, mean, slope, source, where, step):
+    """The bracket, and a point in it, after counts at the mean and a Newton step from there."""
+    low, high = splat(buffer, -np.inf), splat(buffer, np.inf)
+    f0 = _f(mean, buffer, m, weights, total, unit, mean, source, where, step)
+    t1 = mean - f0 / slope
+    f1 = _f(t1, buffer, m, weights, total, unit, mean, source, where + 2 * step, step)
+    bracket = _cut((low, low, high, high), f0 > 0.0, mean, f0, mean, f0)
+    bracket = _cut(bracket, f1 > 0.0, t1, f1, t1, f1)
+    secant = (f1 - f0) / (t1 - mean)
+    t = t1 - f1 / select(secant > 0.1 * slope, secant, slope)
+    return bracket, select(absolute(t) < high, t, mean)
+
+
+@device
+def _f(t, buffer, m, weights, total, unit, mean, source, where, step):
+    """F(t) = t - u(N(t))."""
+    above_t = window(buffer, 0, lanes(buffer), m, weights, t, source, where, step)[0]
+    return t - fma(fma(splat(buffer, 2.0), above_t, -total), unit, mean)
+
+
+@device
+def _cut(bracket, too_high, below, f_below, above, f_above):
+    """The bracket (lo, F(lo), hi, F(hi)), cut off at `below` where t was too high, or `above`."""
+    lo, f_lo, hi, f_hi = bracket
+    nearer = too_high & (below < hi)
+    hi, f_hi = select(nearer, below, hi), select(nearer, f_below, f_hi)
+    nearer = ~too_high & (above > lo)
+    lo, f_lo = select(nearer, above, lo), select(nearer, f_above, f_lo)
+    return lo, f_lo, hi, f_hi
+
+
+@device
+def _next_point(bracket, too_high, slope, turn, done):
+    """Where to look next, within the bracket."""
+    lo, f_lo, hi, f_hi = bracket
+    if turn % 3 == 2:
+        return middle_by_bits(lo, hi)
+    if turn % 6 == 4:
+        t = 0.5 * lo + 0.5 * hi
+    else:
+        chord = (f_hi - f_lo) / (hi - lo)
+        chord = select(chord > 0.0, chord, slope)
+        t = select(too_high, hi - f_hi / chord, lo - f_lo / chord)
+    inside = (t > lo) & (t < hi)
+    if all_true(inside | done):
+        return t
+    return select(inside, t, middle_by_bits(lo, hi))

@@ -20,288 +20,23 @@ They allocate nothing and need no Python. Keys, `purpose`, `tau` and `clients` a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _boundary as boundary
-from .._jit import device, kernel, parallel_kernel, warms
 from .._jit import threads as thread_count
-from .._simd import (
-    fma,
-    gather,
-    horizontal_sum,
-    interleave,
-    iota,
-    lanes,
-    load,
-    load_partial,
-    minimum,
-    splat,
-    store,
-    store_partial,
-    widen,
-)
-from ..philox import in_order, philox_pair, word, wrapping
-from . import _laws as laws
+from .._jit import warms
+from ..philox import word, wrapping
+from ._rows import GAUSSIAN, LAPLACE, UNIFORM, Kernels
 
 #: Numbers below which threads cost more than they bring.
 PARALLEL_FROM = 200_000
-#: Numbers, about, that are drawn, and standardised, at a time.
-BLOCK = 16_384
 
-# ---------------------------------------------------------------------------------
-# Drawing. A row is made of pieces, the numbers of one vector, the last perhaps in part;
-# pieces are counted through all rows. The lanes of `philox_pair` are sixteen blocks of four
-# words: eight pieces of float64, or four of float32, from as many rows as it takes.
-# ---------------------------------------------------------------------------------
-
-
-@device
-def _pieces(out: Any) -> Any:
-    return (out.shape[1] + lanes(out) - 1) // lanes(out)
-
-
-@device
-def _counters(clients: Any, row: Any, piece: Any, pieces: Any, shift: Any) -> Any:
-    """Block and client of eight lanes, from a piece of a row on, ``1 << shift`` blocks a piece.
-
-    Lanes beyond the last row repeat it.
-    """
-    lane = iota(clients)
-    p = (lane >> np.uint64(shift)) + np.uint64(piece)
-    # The quotient p // pieces, exact as long as p * pieces < 2**60.
-    down = (p * np.uint64((1 << 60) // pieces + 1)) >> np.uint64(60)
-    p = p - down * np.uint64(pieces)
-    last = splat(down, np.uint64(clients.size - 1))
-    client = gather(clients, minimum(down + np.uint64(row), last))
-    return (p << np.uint64(shift)) + (lane & np.uint64((1 << shift) - 1)), client
-
-
-@device
-def _put(out: Any, row: Any, piece: Any, inside: Any, value: Any, scale: Any) -> None:
-    """Store what a row has of a piece, and nothing if not `inside`; without a branch."""
-    n, width = out.shape[1], lanes(out)
-    count = min(width, n - piece * width) * inside
-    value = value * scale[min(row, scale.size - 1)]
-    store_partial(out, min(row * n + piece * width, out.size), value, count)
-
-
-@device
-def _after(row: Any, piece: Any, pieces: Any) -> Any:
-    """The piece that follows, and its row."""
-    down = (piece + 1) // pieces
-    return row + down, piece + 1 - down * pieces
-
-
-def _fill(law: Any) -> Any:
-    """The function that draws float64 rows by a law.
-
-    Arrays are not handed to functions that branch: the compiler would count references to them.
-    """
-
-    @device
-    def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
-        n, pieces = out.shape[1], _pieces(out)
-        tau, purpose = splat(clients, tau), splat(clients, purpose)
-        for q in range(first, last, 8):
-            row, piece = q // pieces, q % pieces
-            k = row * n + piece * 8
-            whole = (piece + 8) * 8 <= n and q + 8 <= last
-            if whole:
-                a0 = iota(clients) + np.uint64(2 * piece)
-                b0 = a0 + np.uint64(8)
-                a1 = b1 = splat(clients, clients[row])
-            else:
-                a0, a1 = _counters(clients, row, piece, pieces, 1)
-                b0, b1 = _counters(clients, row, piece + 4, pieces, 1)
-            w, other = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
-            for half in range(0, 8, 4):
-                v0, v1, v2, v3 = in_order(law(w[0]), law(w[1]), law(w[2]), law(w[3]))
-                w = other
-                if whole:
-                    factor = scale[row]
-                    store(out, k, v0 * factor)
-                    store(out, k + 8, v1 * factor)
-                    store(out, k + 16, v2 * factor)
-                    store(out, k + 24, v3 * factor)
-                    k += 32
-                else:
-                    _put(out, row, piece, q + half < last, v0, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 1 < last, v1, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 2 < last, v2, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 3 < last, v3, scale)
-                    row, piece = _after(row, piece, pieces)
-
-    return fill
-
-
-def _fill_single(law: Any) -> Any:
-    """The same for float32."""
-
-    @device
-    def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
-        n, pieces = out.shape[1], _pieces(out)
-        tau, purpose = splat(clients, tau), splat(clients, purpose)
-        for q in range(first, last, 4):
-            row, piece = q // pieces, q % pieces
-            k = row * n + piece * 16
-            whole = (piece + 4) * 16 <= n and q + 4 <= last
-            if whole:
-                a0 = iota(clients) + np.uint64(4 * piece)
-                b0 = a0 + np.uint64(8)
-                a1 = b1 = splat(clients, clients[row])
-            else:
-                a0, a1 = _counters(clients, row, piece, pieces, 2)
-                b0, b1 = _counters(clients, row, piece + 2, pieces, 2)
-            w, other = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
-            for half in range(0, 4, 2):
-                even, odd = interleave(law(w[0], w[1]), law(w[2], w[3]))
-                v0, v1 = interleave(even, odd)
-                w = other
-                if whole:
-                    store(out, k, v0 * scale[row])
-                    store(out, k + 16, v1 * scale[row])
-                    k += 32
-                else:
-                    _put(out, row, piece, q + half < last, v0, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 1 < last, v1, scale)
-                    row, piece = _after(row, piece, pieces)
-
-    return fill
-
-
-# ---------------------------------------------------------------------------------
-# Standardised rows
-# ---------------------------------------------------------------------------------
-
-
-@device
-def _sixteen(row: Any, j: Any, fill: Any) -> Any:
-    """Sixteen numbers of a row as two vectors of float64, `fill` beyond its end."""
-    if j + 16 <= row.size:
-        return load(row, j), load(row, j + 8)
-    high = min(j + 8, row.size)
-    return (
-        load_partial(row, j, row.size - j, fill),
-        load_partial(row, high, row.size - high, fill),
-    )
-
-
-@device
-def _sixteen_single(row: Any, j: Any, fill: Any) -> Any:
-    if j + 16 <= row.size:
-        return widen(load(row, j))
-    return widen(load_partial(row, j, row.size - j, fill))
-
-
-def _standardize(sixteen: Any) -> Any:
-    """The function that gives a row mean 0 and a standard deviation (ddof 1)."""
-
-    @device
-    def moments(row, centre):
-        """Sum and sum of squares about a centre, in float64."""
-        shift = splat(0.0, centre)
-        sum0 = sum1 = squares0 = squares1 = splat(0.0, 0.0)
-        for j in range(0, row.size, 16):
-            a, b = sixteen(row, j, centre)
-            a, b = a - shift, b - shift
-            sum0, sum1 = sum0 + a, sum1 + b
-            squares0, squares1 = fma(a, a, squares0), fma(b, b, squares1)
-        return horizontal_sum(sum0 + sum1), horizontal_sum(squares0 + squares1)
-
-    @device
-    def standardize(row, deviation):
-        n, width = row.size, lanes(row)
-        centre = row.dtype.type(moments(row, row.dtype.type(0.0))[0] / n)
-        # The rest is what rounding left of the mean.
-        rest, squares = moments(row, centre)
-        mean = splat(row, centre + rest / n)
-        factor = splat(row, deviation / np.sqrt((squares - rest * rest / n) / (n - 1)))
-        whole = n - n % width
-        for j in range(0, whole, width):
-            store(row, j, (load(row, j) - mean) * factor)
-        if whole < n:
-            v = load_partial(row, whole, n - whole, centre)
-            store_partial(row, whole, (v - mean) * factor, n - whole)
-
-    return standardize
-
-
-# ---------------------------------------------------------------------------------
-# Kernels
-# ---------------------------------------------------------------------------------
-
-
-class _Kernels(NamedTuple):
-    rows: Any
-    parallel: Any
-
-
-def _make(fill: Any, standardize: Any) -> _Kernels:
-    @device
-    def step(deviations, out):
-        """Pieces in a block: if rows are standardised, of whole rows."""
-        pieces = _pieces(out)
-        some = BLOCK // lanes(out)
-        return max(1, some // pieces) * pieces if deviations.size else some
-
-    @device
-    def block(key0, key1, purpose, tau, clients, scale, deviations, first, out):
-        pieces = _pieces(out)
-        last = min(first + step(deviations, out), out.shape[0] * pieces)
-        fill(key0, key1, purpose, tau, clients, scale, first, last, out)
-        if deviations.size:
-            for i in range(first // pieces, last // pieces):
-                standardize(out[i], deviations[i])
-
-    @kernel
-    def rows(key0, key1, purpose, tau, clients, scale, deviations, out):
-        if out.size:
-            for first in range(0, out.shape[0] * _pieces(out), step(deviations, out)):
-                block(key0, key1, purpose, tau, clients, scale, deviations, first, out)
-
-    @parallel_kernel
-    def parallel(key0, key1, purpose, tau, clients, scale, deviations, out):
-        each = step(deviations, out)
-        for b in numba.prange((out.shape[0] * _pieces(out) + each - 1) // each):
-            block(key0, key1, purpose, tau, clients, scale, deviations, b * each, out)
-
-    return _Kernels(rows, parallel)
-
-
-@device
-def _leave(row: Any, deviation: Any) -> None:
-    """Only Laplace rows are standardised."""
-
-
-# For float64 and for float32.
-_LAPLACE = (
-    _make(_fill(laws.laplace), _standardize(_sixteen)),
-    _make(_fill_single(laws.laplace_single), _standardize(_sixteen_single)),
-)
-_UNIFORM = (
-    _make(_fill(laws.uniform), _leave),
-    _make(_fill_single(laws.uniform_single), _leave),
-)
-_GAUSSIAN = (
-    _make(_fill(laws.gaussian), _leave),
-    _make(_fill_single(laws.gaussian_single), _leave),
-)
-uniform_rows, uniform_rows_single = (k.rows for k in _UNIFORM)
-laplace_rows, laplace_rows_single = (k.rows for k in _LAPLACE)
-gaussian_rows, gaussian_rows_single = (k.rows for k in _GAUSSIAN)
-
-
-# ---------------------------------------------------------------------------------
-# For Python
-# ---------------------------------------------------------------------------------
+uniform_rows, uniform_rows_single = (k.rows for k in UNIFORM)
+laplace_rows, laplace_rows_single = (k.rows for k in LAPLACE)
+gaussian_rows, gaussian_rows_single = (k.rows for k in GAUSSIAN)
 
 
 def laplace(
@@ -353,7 +88,7 @@ def laplace(
         Naming the argument.
     """
     return _noise(
-        _LAPLACE, seed, trial, purpose, tau, clients, n, standardize, scale, dtype, out, threads
+        LAPLACE, seed, trial, purpose, tau, clients, n, standardize, scale, dtype, out, threads
     )
 
 
@@ -372,7 +107,7 @@ def gaussian(
 ) -> NDArray[Any]:
     """Standard normal noise of clients in a round; arguments as for `laplace`."""
     return _noise(
-        _GAUSSIAN, seed, trial, purpose, tau, clients, n, False, scale, dtype, out, threads
+        GAUSSIAN, seed, trial, purpose, tau, clients, n, False, scale, dtype, out, threads
     )
 
 
@@ -392,11 +127,11 @@ def uniform(
 
     Arguments as for `laplace`. float32 numbers are those of float64 rounded, but below 1.
     """
-    return _noise(_UNIFORM, seed, trial, purpose, tau, clients, n, False, None, dtype, out, threads)
+    return _noise(UNIFORM, seed, trial, purpose, tau, clients, n, False, None, dtype, out, threads)
 
 
 def _noise(
-    kernels: tuple[_Kernels, _Kernels], seed: Any, trial: Any, purpose: Any, tau: Any,
+    kernels: tuple[Kernels, Kernels], seed: Any, trial: Any, purpose: Any, tau: Any,
     clients: Any, n: Any, standardize: bool, scale: Any, dtype: Any, out: Any, threads: Any,
 ) -> NDArray[Any]:  # fmt: skip
     names = ("seed", "trial", "purpose", "tau")
