@@ -34,7 +34,7 @@ _W0, _W1 = np.uint64(WEYL0), np.uint64(WEYL1)
 
 
 @device
-def _multiply(high: Any, low: Any, whole: Any, b: Any) -> Any:
+def _multiply(high, low, whole, b):
     """Upper and lower 64 bits of a constant, given as halves and whole, times b."""
     b_low = b & _LOW
     b_high = b >> _HALF
@@ -44,7 +44,7 @@ def _multiply(high: Any, low: Any, whole: Any, b: Any) -> Any:
 
 
 @device
-def philox_block(c0: Any, c1: Any, c2: Any, c3: Any, key0: Any, key1: Any) -> Any:
+def philox_block(c0, c1, c2, c3, key0, key1):
     """The four words of each counter; counters are uint64 vectors or scalars, keys scalars."""
     for _ in range(ROUNDS):
         high0, low0 = _multiply(_A0_HIGH, _A0_LOW, _A0, c0)
@@ -56,7 +56,7 @@ def philox_block(c0: Any, c1: Any, c2: Any, c3: Any, key0: Any, key1: Any) -> An
 
 
 @device
-def philox_pair(a0: Any, a1: Any, b0: Any, b1: Any, c2: Any, c3: Any, key0: Any, key1: Any) -> Any:
+def philox_pair(a0, a1, b0, b1, c2, c3, key0, key1):
     """Two blocks side by side, alike in their upper words.
 
     One alone waits most of the time for its own multiplications.
@@ -75,14 +75,14 @@ def philox_pair(a0: Any, a1: Any, b0: Any, b1: Any, c2: Any, c3: Any, key0: Any,
 
 
 @device
-def in_order(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
+def in_order(v0, v1, v2, v3):
     """Four vectors of what became of words 0, 1, 2, 3 of eight blocks, block by block."""
     even, odd = interleave(v0, v2), interleave(v1, v3)
     return interleave(even[0], odd[0]) + interleave(even[1], odd[1])
 
 
 @device
-def _store_some(out: Any, k: Any, value: Any) -> None:
+def _store_some(out, k, value):
     left = out.size - k
     if left >= lanes(out):
         store(out, k, value)
@@ -91,7 +91,7 @@ def _store_some(out: Any, k: Any, value: Any) -> None:
 
 
 @kernel
-def fill_words(key0: Any, key1: Any, purpose: Any, tau: Any, client: Any, out: Any) -> None:
+def fill_words(key0, key1, purpose, tau, client, out):
     """Write the first words of a client and round to a uint64 array."""
     width = lanes(out)
     client, tau, purpose = splat(out, client), splat(out, tau), splat(out, purpose)
@@ -99,20 +99,13 @@ def fill_words(key0: Any, key1: Any, purpose: Any, tau: Any, client: Any, out: A
         a0 = iota(out) + np.uint64(k // 4)
         b0 = a0 + np.uint64(width)
         a, b = philox_pair(a0, client, b0, client, tau, purpose, key0, key1)
-        w0, w1, w2, w3 = in_order(a[0], a[1], a[2], a[3])
-        _store_some(out, k, w0)
-        _store_some(out, k + width, w1)
-        _store_some(out, k + 2 * width, w2)
-        _store_some(out, k + 3 * width, w3)
-        w0, w1, w2, w3 = in_order(b[0], b[1], b[2], b[3])
-        _store_some(out, k + 4 * width, w0)
-        _store_some(out, k + 5 * width, w1)
-        _store_some(out, k + 6 * width, w2)
-        _store_some(out, k + 7 * width, w3)
+        words = in_order(a[0], a[1], a[2], a[3]) + in_order(b[0], b[1], b[2], b[3])
+        for r in range(len(words)):
+            _store_some(out, k + r * width, words[r])
 
 
 @kernel
-def _philox(counters: Any, key0: Any, key1: Any, out: Any) -> None:
+def _philox(counters, key0, key1, out):
     """Words of counters (4, N), N a multiple of the lanes."""
     n = counters.shape[1]
     width = lanes(counters)

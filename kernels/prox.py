@@ -35,7 +35,7 @@ BLOCK = 65_536
 
 
 @device
-def shrink(t: Any, a: Any) -> Any:
+def shrink(t, a):
     """soft(t, a) = argmin_v a*|v| + (v - t)^2 / 2 of vectors, or of scalars of one type, a >= 0.
 
     What is left of t beyond [-a, a]; NaN where t is NaN. It costs three operations, none
@@ -45,42 +45,34 @@ def shrink(t: Any, a: Any) -> Any:
 
 
 @device
-def _shrink_signed(t: Any, a: Any) -> Any:
+def _shrink_signed(t, a):
     """`shrink` whose zeros have the sign of t."""
     return copysign(shrink(t, a), t)
 
 
 @device
-def _map(t: Any, a: Any, factor: Any, first: Any, last: Any, out: Any) -> None:
+def _map(t, a, factor, first, last, out):
+    """Numbers first..last-1, by one threshold for all, or one for each."""
     width = lanes(t)
     whole = last - (last - first) % width
-    scale, common = splat(t, factor), splat(t, a[0])
-    # One threshold for all, or one for each number.
-    if a.size == 1:
-        for i in range(first, whole, width):
-            store(out, i, scale * _shrink_signed(load(t, i), common))
-        if whole < last:
-            rest = last - whole
-            v = load_partial(t, whole, rest, 0.0)
-            store_partial(out, whole, scale * _shrink_signed(v, common), rest)
-    else:
-        for i in range(first, whole, width):
-            store(out, i, scale * _shrink_signed(load(t, i), load(a, i)))
-        if whole < last:
-            rest = last - whole
-            v = load_partial(t, whole, rest, 0.0)
-            own = load_partial(a, whole, rest, 0.0)
-            store_partial(out, whole, scale * _shrink_signed(v, own), rest)
+    scale, common, alike = splat(t, factor), splat(t, a[0]), a.size == 1
+    for i in range(first, whole, width):
+        store(out, i, scale * _shrink_signed(load(t, i), common if alike else load(a, i)))
+    if whole < last:
+        rest = last - whole
+        own = common if alike else load_partial(a, whole, rest, 0.0)
+        v = load_partial(t, whole, rest, 0.0)
+        store_partial(out, whole, scale * _shrink_signed(v, own), rest)
 
 
 @kernel
-def soft_threshold_raw(t: Any, a: Any, factor: Any, out: Any) -> None:
+def soft_threshold_raw(t, a, factor, out):
     """``out = factor * soft(t, a)``, with `a` of the size of `t`, or of size 1."""
     _map(t, a, factor, 0, t.size, out)
 
 
 @parallel_kernel
-def _parallel(t: Any, a: Any, factor: Any, out: Any) -> None:
+def _parallel(t, a, factor, out):
     for block in numba.prange((t.size + BLOCK - 1) // BLOCK):
         _map(t, a, factor, block * BLOCK, min(t.size, (block + 1) * BLOCK), out)
 

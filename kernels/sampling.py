@@ -29,16 +29,14 @@ _HALF = np.uint64(32)
 
 
 @device
-def _bounded(word: Any, bound: Any) -> Any:
+def _bounded(word, bound):
     """``(word * bound) >> 64`` for a bound below 2**32: an integer in [0, bound)."""
     high = (word >> _HALF) * bound
     return (high + (((word & _LOW) * bound) >> _HALF)) >> _HALF
 
 
 @kernel
-def sample_into(
-    key0: Any, key1: Any, purpose: Any, tau: Any, pool: Any, count: Any, words: Any
-) -> None:
+def sample_into(key0, key1, purpose, tau, pool, count, words):
     """See the module."""
     fill_words(key0, key1, purpose, tau, np.uint64(0), words[:count])
     n = pool.size
@@ -48,7 +46,7 @@ def sample_into(
 
 
 @device
-def _write_where(marks: Any, wanted: Any, out: Any) -> None:
+def _write_where(marks, wanted, out):
     """Write the indices of the marks that are as wanted, in increasing order."""
     k = 0
     for i in range(marks.size):
@@ -59,8 +57,8 @@ def _write_where(marks: Any, wanted: Any, out: Any) -> None:
 
 @kernel
 def select_into(
-    key0: Any, key1: Any, select: Any, cover: Any, tau: Any, count: Any, coverage_rounds: Any,
-    pool: Any, words: Any, marks: Any,
+    key0, key1, select, cover, tau, count, coverage_rounds,
+    pool, words, marks,
 ) -> None:  # fmt: skip
     """See the module."""
     m, dealt = pool.size, 0

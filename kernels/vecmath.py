@@ -26,7 +26,6 @@ from ._simd import (
     copysign,
     fma,
     from_bits,
-    lane,
     lanes,
     load,
     load_partial,
@@ -53,7 +52,7 @@ _LN2_HIGH_32, _LN2_LOW_32 = 0.693145751953125, 1.428606765330187e-06
 
 
 @device
-def _exp64(x: Any) -> Any:
+def _exp64(x):
     # NaN passes both: it is the second operand. Beyond these ends exp is inf or 0.
     x = maximum(splat(x, -746.0), minimum(splat(x, 710.0), x))
     n = round_even(x * _LOG2_E)
@@ -72,7 +71,7 @@ def _exp64(x: Any) -> Any:
 
 
 @device
-def _exp_negative64(x: Any) -> Any:
+def _exp_negative64(x):
     # Without the tail of the reduced argument, and with half the steps one after the other.
     x = maximum(splat(x, -746.0), x)
     n = round_even(x * _LOG2_E)
@@ -87,7 +86,7 @@ def _exp_negative64(x: Any) -> Any:
 
 
 @device
-def _exp32(x: Any) -> Any:
+def _exp32(x):
     x = maximum(splat(x, -104.0), minimum(splat(x, 89.0), x))
     n = round_even(x * _LOG2_E)
     high, low = fma(n, splat(x, -_LN2_HIGH_32), x), n * _LN2_LOW_32
@@ -100,13 +99,13 @@ def _exp32(x: Any) -> Any:
 
 
 @device
-def vector_exp(x: Any) -> Any:
+def vector_exp(x):
     """e**x of a vector; see `exp`."""
     return _exp64(x) if lanes(x) == 8 else _exp32(x)
 
 
 @device
-def vector_exp_negative(x: Any) -> Any:
+def vector_exp_negative(x):
     """e**x of a vector of numbers up to 0, or NaN: quicker, to 1.1 units of the last place."""
     return _exp_negative64(x) if lanes(x) == 8 else _exp32(x)
 
@@ -117,7 +116,7 @@ def vector_exp_negative(x: Any) -> Any:
 
 
 @device
-def _log_rest64(z: Any) -> Any:
+def _log_rest64(z):
     """(log((1 + s) / (1 - s)) - 2 s) / s**3 of z = s * s."""
     q = fma(splat(z, 0.14797507797024664), z, splat(z, 0.15313903235804777))
     q = fma(q, z, splat(z, 0.1818356974033444))
@@ -128,13 +127,13 @@ def _log_rest64(z: Any) -> Any:
 
 
 @device
-def _log_rest32(z: Any) -> Any:
+def _log_rest32(z):
     q = fma(splat(z, 0.2987307608127594), z, splat(z, 0.399774968624115))
     return fma(q, z, splat(z, 0.6666677594184875))
 
 
 @device
-def _log_parts64(f: Any, k: Any) -> Any:
+def _log_parts64(f, k):
     """log(1 + f) + k log 2, small parts first, for 1 + f near 1."""
     s = f / (f + 2.0)
     z = s * s
@@ -144,7 +143,7 @@ def _log_parts64(f: Any, k: Any) -> Any:
 
 
 @device
-def _log_parts32(f: Any, k: Any) -> Any:
+def _log_parts32(f, k):
     s = f / (f + 2.0)
     z = s * s
     half = 0.5 * f * f
@@ -159,7 +158,7 @@ _ONE_32, _ROOT_32, _SHIFT_32, _FRACTION_32 = 0x3F800000, 0x3F3504F3, 0x4B000000,
 
 
 @device
-def _split64(x: Any) -> Any:
+def _split64(x):
     """k and m with x = m * 2**k and sqrt(1/2) <= m < sqrt(2), for positive normal x."""
     biased = to_bits(x) + (_ONE - _ROOT)
     k = from_bits(((biased >> 52) & 0x7FF) | _SHIFT) - (2.0**52 + 1023.0)
@@ -167,14 +166,14 @@ def _split64(x: Any) -> Any:
 
 
 @device
-def _split32(x: Any) -> Any:
+def _split32(x):
     biased = to_bits(x) + (_ONE_32 - _ROOT_32)
     k = from_bits(((biased >> 23) & 0x1FF) | _SHIFT_32) - (2.0**23 + 127.0)
     return k, from_bits((biased & _FRACTION_32) + _ROOT_32)
 
 
 @device
-def _log_domain(x: Any, result: Any) -> Any:
+def _log_domain(x, result):
     """`result` with the values of the logarithm at and beyond the ends of its domain."""
     result = select(x < np.inf, result, x)  # inf and NaN
     result = select(x == 0.0, -np.inf, result)
@@ -182,7 +181,7 @@ def _log_domain(x: Any, result: Any) -> Any:
 
 
 @device
-def vector_log(x: Any) -> Any:
+def vector_log(x):
     """Natural logarithm of a vector; see `log`."""
     if lanes(x) == 8:
         small = x < 2.0**-1022
@@ -196,7 +195,7 @@ def vector_log(x: Any) -> Any:
 
 
 @device
-def vector_log_normal(x: Any) -> Any:
+def vector_log_normal(x):
     """`vector_log` of numbers that are known to be positive, normal and finite."""
     if lanes(x) == 8:
         k, m = _split64(x)
@@ -206,7 +205,7 @@ def vector_log_normal(x: Any) -> Any:
 
 
 @device
-def vector_log1p(x: Any) -> Any:
+def vector_log1p(x):
     """log(1 + x) of a vector; see `log1p`."""
     u = x + 1.0
     rounded_x = u - 1.0
@@ -228,14 +227,14 @@ def vector_log1p(x: Any) -> Any:
 
 
 @device
-def vector_sigmoid(x: Any) -> Any:
+def vector_sigmoid(x):
     """1 / (1 + e**-x) of a vector; see `sigmoid`."""
     e = vector_exp(-absolute(x))
     return select(x < 0.0, e, 1.0) / (e + 1.0)
 
 
 @device
-def vector_log1p_unit(x: Any) -> Any:
+def vector_log1p_unit(x):
     """log(1 + x) of a vector with 0 <= x <= 1 or NaN: no splitting, nothing lost."""
     large = x > 0.41421356237309503
     f = select(large, 0.5 * (x - 1.0), x)  # 1 + x is 1 + f or 2 (1 + f), exactly
@@ -244,32 +243,9 @@ def vector_log1p_unit(x: Any) -> Any:
 
 
 @device
-def vector_softplus(x: Any) -> Any:
+def vector_softplus(x):
     """log(1 + e**x) of a vector; see `softplus`."""
     return maximum(splat(x, 0.0), x) + vector_log1p_unit(vector_exp(-absolute(x)))
-
-
-# ---------------------------------------------------------------------------------
-# Scalars, in kernels
-# ---------------------------------------------------------------------------------
-
-
-@device
-def scalar_exp(x: Any) -> Any:
-    """e**x of a scalar, the bits that `vector_exp` gives in a lane."""
-    return lane(vector_exp(splat(x, x)), 0)
-
-
-@device
-def scalar_log(x: Any) -> Any:
-    """Natural logarithm of a scalar, the bits that `vector_log` gives in a lane."""
-    return lane(vector_log(splat(x, x)), 0)
-
-
-@device
-def scalar_log1p(x: Any) -> Any:
-    """log(1 + x) of a scalar, the bits that `vector_log1p` gives in a lane."""
-    return lane(vector_log1p(splat(x, x)), 0)
 
 
 # ---------------------------------------------------------------------------------
@@ -279,7 +255,7 @@ def scalar_log1p(x: Any) -> Any:
 
 def _elementwise(function: Any) -> Any:
     @kernel
-    def mapped(x: Any, out: Any) -> None:
+    def mapped(x, out):
         width, whole = lanes(x), x.size - x.size % lanes(x)
         for i in range(0, whole, width):
             store(out, i, function(load(x, i)))

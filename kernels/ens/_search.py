@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _boundary as boundary
-from .._jit import kernel
+from .._jit import device, kernel
 from ._limits import LARGEST_C
 from ._select import DENSITY, middle_by_bits
 
@@ -240,21 +240,8 @@ def _slopes(mean, squares, total, c):
 
 @kernel
 def _advance(
-    point,
-    above,
-    below,
-    next_above,
-    known,
-    mean,
-    lo,
-    hi,
-    n_lo,
-    n_hi,
-    c,
-    total,
-    smallest,
-    step,
-):
+    point, above, below, next_above, known, mean, lo, hi, n_lo, n_hi, c, total, smallest, step
+):  # fmt: skip
     """One step of every coordinate; a solved one has lo == hi == point. Whether all are.
 
     The first step finds the slope of F in `n_lo`, which has no other use before.
@@ -264,56 +251,78 @@ def _advance(
     for j in range(point.size):
         if lo[j] == hi[j]:
             continue
-        t, m, slope = point[j], mean[j], 0.0
+        t, m, count, slope = point[j], mean[j], above[j], 0.0
         if step == 0:
             slope, n_lo[j] = n_lo[j], np.nan
-        excess = 2.0 * above[j] - total
-        u = m + excess * unit
+        bracket = lo[j], hi[j], n_lo[j], n_hi[j]
         if known:
-            low, high = below[j], next_above[j]
-            if (
-                low <= m + (excess + 2.0 * smallest) * unit
-                and m + (excess - 2.0 * smallest) * unit <= high
-            ):
-                # No solution lies outside the data, wherever rounding puts the mean.
-                w = min(max(u, low if low > -np.inf else high), high if high < np.inf else low)
-                lo[j] = hi[j] = point[j] = w
-                continue
-            if t > u:
-                if low < hi[j]:
-                    hi[j], n_hi[j] = low, above[j] + 0.5 * smallest
-            elif high > lo[j]:
-                lo[j], n_lo[j] = high, above[j] - 0.5 * smallest
-            if lo[j] >= hi[j]:
-                lo[j] = hi[j] = point[j] = max(lo[j], hi[j])
-                continue
+            bracket = _cut_at_neighbours(
+                bracket, t, count, below[j], next_above[j], m, unit, total, smallest
+            )
         else:
-            if t == u:
-                lo[j] = hi[j] = t
-                continue
-            if t > u:
-                hi[j], n_hi[j] = t, above[j]
-            else:
-                lo[j], n_lo[j] = t, above[j]
-            if n_lo[j] == n_hi[j]:
-                # No z lies between: the count, and with it u, is known.
-                u = m + (2.0 * n_lo[j] - total) * unit
-                lo[j] = hi[j] = point[j] = min(max(u, lo[j]), hi[j])
-                continue
-            if middle_by_bits(lo[j], hi[j]) == lo[j]:
-                # F jumps over zero at hi: a z is there.
-                lo[j] = hi[j] = point[j] = hi[j]
-                continue
-        every = False
-        f_lo = lo[j] - (m + (2.0 * n_lo[j] - total) * unit)
-        f_hi = hi[j] - (m + (2.0 * n_hi[j] - total) * unit)
-        if step == 0:
-            guess = t - (t - u) / slope
-        elif step % 3 == 2 or (not known and step >= _HALVES):
-            guess = np.nan
-        elif step % 6 == 4:
-            guess = 0.5 * lo[j] + 0.5 * hi[j]
+            bracket = _cut_at(bracket, t, count, m, unit, total)
+        lo[j], hi[j], n_lo[j], n_hi[j] = bracket
+        if lo[j] == hi[j]:
+            point[j] = lo[j]
         else:
-            guess = lo[j] - f_lo * ((hi[j] - lo[j]) / (f_hi - f_lo))
-        point[j] = guess if lo[j] < guess < hi[j] else middle_by_bits(lo[j], hi[j])
+            every = False
+            point[j] = _next_point(bracket, t, count, known, m, unit, total, slope, step)
     return every
+
+
+@device
+def _cut_at_neighbours(bracket, t, count, low, high, m, unit, total, smallest):
+    """The bracket (lo, hi, N(lo), N(hi)) cut off at a neighbour of t; lo = hi at the solution."""
+    lo, hi, n_lo, n_hi = bracket
+    excess = 2.0 * count - total
+    u = m + excess * unit
+    if low <= m + (excess + 2.0 * smallest) * unit and m + (excess - 2.0 * smallest) * unit <= high:
+        # No solution lies outside the data, wherever rounding puts the mean.
+        w = min(max(u, low if low > -np.inf else high), high if high < np.inf else low)
+        return w, w, n_lo, n_hi
+    if t > u:
+        if low < hi:
+            hi, n_hi = low, count + 0.5 * smallest
+    elif high > lo:
+        lo, n_lo = high, count - 0.5 * smallest
+    if lo >= hi:
+        lo = hi = max(lo, hi)
+    return lo, hi, n_lo, n_hi
+
+
+@device
+def _cut_at(bracket, t, count, m, unit, total):
+    """The same, cut off at t itself."""
+    lo, hi, n_lo, n_hi = bracket
+    u = m + (2.0 * count - total) * unit
+    if t == u:
+        return t, t, n_lo, n_hi
+    if t > u:
+        hi, n_hi = t, count
+    else:
+        lo, n_lo = t, count
+    if n_lo == n_hi:
+        # No z lies between: the count, and with it u, is known.
+        w = min(max(m + (2.0 * n_lo - total) * unit, lo), hi)
+        return w, w, n_lo, n_hi
+    if middle_by_bits(lo, hi) == lo:
+        # F jumps over zero at hi: a z is there.
+        lo = hi
+    return lo, hi, n_lo, n_hi
+
+
+@device
+def _next_point(bracket, t, count, known, m, unit, total, slope, step):
+    """Where to count next, within the bracket."""
+    lo, hi, n_lo, n_hi = bracket
+    if step == 0:
+        guess = t - (t - (m + (2.0 * count - total) * unit)) / slope
+    elif step % 3 == 2 or (not known and step >= _HALVES):
+        guess = np.nan
+    elif step % 6 == 4:
+        guess = 0.5 * lo + 0.5 * hi
+    else:
+        f_lo = lo - (m + (2.0 * n_lo - total) * unit)
+        f_hi = hi - (m + (2.0 * n_hi - total) * unit)
+        guess = lo - f_lo * ((hi - lo) / (f_hi - f_lo))
+    return guess if lo < guess < hi else middle_by_bits(lo, hi)

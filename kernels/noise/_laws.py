@@ -8,8 +8,6 @@ are 1 - 2*abs(U - 1/2) and its half, the smaller of U and 1 - U.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._jit import device
@@ -34,31 +32,31 @@ _BELOW_ONE = 1.0 - 2.0**-24
 
 
 @device
-def _offset(words: Any) -> Any:
+def _offset(words):
     """U - 1/2: never 0, never as far as 1/2 from it."""
     return (from_bits((words >> _SHIFT) | _ONE_BITS) - 1.5) + _HALF_CELL
 
 
 @device
-def uniform(words: Any) -> Any:
+def uniform(words):
     return (from_bits((words >> _SHIFT) | _ONE_BITS) - 1.0) + _HALF_CELL
 
 
 @device
-def uniform_single(low: Any, high: Any) -> Any:
+def uniform_single(low, high):
     """The float64 number rounded, but below 1."""
     u = narrow(uniform(low), uniform(high))
     return minimum(u, splat(u, _BELOW_ONE))
 
 
 @device
-def _log_tail(s: Any) -> Any:
+def _log_tail(s):
     """log(1 - 2*abs(s)): the logarithm of the probability of being further out, 0.5 at s = 0."""
     return vector_log_normal(fma(absolute(s), splat(s, -2.0), splat(s, 1.0)))
 
 
 @device
-def _log_tail_single(low: Any, high: Any) -> Any:
+def _log_tail_single(low, high):
     """The same in float32, and s, from two vectors in float64.
 
     Both 1 - 2*abs(s) and, where that is near 1, 2*abs(s) are rounded once.
@@ -74,14 +72,14 @@ def _log_tail_single(low: Any, high: Any) -> Any:
 
 
 @device
-def laplace(words: Any) -> Any:
+def laplace(words):
     """The Laplace quantile of U."""
     s = _offset(words)
     return copysign(_log_tail(s), s)
 
 
 @device
-def laplace_single(low: Any, high: Any) -> Any:
+def laplace_single(low, high):
     log, s = _log_tail_single(_offset(low), _offset(high))
     return copysign(log, s)
 
@@ -133,7 +131,7 @@ _FAR_SINGLE = (
 
 
 @device
-def _polynomial(x: Any, c: Any) -> Any:
+def _polynomial(x, c):
     p = fma(splat(x, c[0]), x, splat(x, c[1]))
     for k in range(2, len(c)):
         p = fma(p, x, splat(x, c[k]))
@@ -141,7 +139,7 @@ def _polynomial(x: Any, c: Any) -> Any:
 
 
 @device
-def _normal(s: Any, log: Any, centre: Any, near: Any, far: Any) -> Any:
+def _normal(s, log, centre, near, far):
     """The normal quantile of 1/2 + s, from `log` = log(1 - 2*abs(s)).
 
     One quotient for all three rational functions; the far one is for one lane in 3e10.
@@ -160,13 +158,13 @@ def _normal(s: Any, log: Any, centre: Any, near: Any, far: Any) -> Any:
 
 
 @device
-def gaussian(words: Any) -> Any:
+def gaussian(words):
     """The normal quantile of U."""
     s = _offset(words)
     return _normal(s, _log_tail(s), _CENTRE, _NEAR, _FAR)
 
 
 @device
-def gaussian_single(low: Any, high: Any) -> Any:
+def gaussian_single(low, high):
     log, s = _log_tail_single(_offset(low), _offset(high))
     return _normal(s, log, _CENTRE_SINGLE, _NEAR_SINGLE, _FAR_SINGLE)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from .._jit import device, kernel, parallel_kernel
+from .._jit import device, kernel, large_device, parallel_kernel
 from .._simd import (
     fma,
     gather,
@@ -37,12 +37,12 @@ BLOCK = 16_384
 
 
 @device
-def _pieces(out: Any) -> Any:
+def _pieces(out):
     return (out.shape[1] + lanes(out) - 1) // lanes(out)
 
 
 @device
-def _counters(clients: Any, row: Any, piece: Any, pieces: Any, shift: Any) -> Any:
+def _counters(clients, row, piece, pieces, shift):
     """Block and client of eight lanes, from a piece of a row on, ``1 << shift`` blocks a piece.
 
     Lanes beyond the last row repeat it.
@@ -58,7 +58,7 @@ def _counters(clients: Any, row: Any, piece: Any, pieces: Any, shift: Any) -> An
 
 
 @device
-def _put(out: Any, row: Any, piece: Any, inside: Any, value: Any, scale: Any) -> None:
+def _put(out, row, piece, inside, value, scale):
     """Store what a row has of a piece, and nothing if not `inside`; without a branch."""
     n, width = out.shape[1], lanes(out)
     count = min(width, n - piece * width) * inside
@@ -67,89 +67,63 @@ def _put(out: Any, row: Any, piece: Any, inside: Any, value: Any, scale: Any) ->
 
 
 @device
-def _after(row: Any, piece: Any, pieces: Any) -> Any:
+def _after(row, piece, pieces):
     """The piece that follows, and its row."""
     down = (piece + 1) // pieces
     return row + down, piece + 1 - down * pieces
 
 
-def _fill(law: Any) -> Any:
-    """The function that draws float64 rows by a law.
+def _double(law: Any) -> Any:
+    """Four words of eight blocks as four vectors of float64, in order."""
+    return device(lambda w: in_order(law(w[0]), law(w[1]), law(w[2]), law(w[3])))
+
+
+def _single(law: Any) -> Any:
+    """The same as two vectors of float32."""
+
+    @device
+    def numbers(w):
+        even, odd = interleave(law(w[0], w[1]), law(w[2], w[3]))
+        return interleave(even, odd)
+
+    return numbers
+
+
+def _fill(numbers: Any) -> Any:
+    """The function that draws rows, of `numbers` made of words.
 
     Arrays are not handed to functions that branch: the compiler would count references to them.
     """
 
-    @device
+    @large_device
     def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
-        n, pieces = out.shape[1], _pieces(out)
+        n, width, pieces = out.shape[1], lanes(out), _pieces(out)
         tau, purpose = splat(clients, tau), splat(clients, purpose)
-        for q in range(first, last, 8):
+        half, shift = 32 // width, width // 8
+        for q in range(first, last, 2 * half):
             row, piece = q // pieces, q % pieces
-            k = row * n + piece * 8
-            whole = (piece + 8) * 8 <= n and q + 8 <= last
+            k = row * n + piece * width
+            whole = (piece + 2 * half) * width <= n and q + 2 * half <= last
             if whole:
-                a0 = iota(clients) + np.uint64(2 * piece)
+                a0 = iota(clients) + np.uint64(piece << shift)
                 b0 = a0 + np.uint64(8)
                 a1 = b1 = splat(clients, clients[row])
             else:
-                a0, a1 = _counters(clients, row, piece, pieces, 1)
-                b0, b1 = _counters(clients, row, piece + 4, pieces, 1)
+                a0, a1 = _counters(clients, row, piece, pieces, shift)
+                b0, b1 = _counters(clients, row, piece + half, pieces, shift)
             w, other = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
-            for half in range(0, 8, 4):
-                v0, v1, v2, v3 = in_order(law(w[0]), law(w[1]), law(w[2]), law(w[3]))
+            for begin in range(q, q + 2 * half, half):
+                values = numbers(w)
                 w = other
                 if whole:
                     factor = scale[row]
-                    store(out, k, v0 * factor)
-                    store(out, k + 8, v1 * factor)
-                    store(out, k + 16, v2 * factor)
-                    store(out, k + 24, v3 * factor)
+                    for r in range(len(values)):
+                        store(out, k + r * width, values[r] * factor)
                     k += 32
                 else:
-                    _put(out, row, piece, q + half < last, v0, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 1 < last, v1, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 2 < last, v2, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 3 < last, v3, scale)
-                    row, piece = _after(row, piece, pieces)
-
-    return fill
-
-
-def _fill_single(law: Any) -> Any:
-    """The same for float32."""
-
-    @device
-    def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
-        n, pieces = out.shape[1], _pieces(out)
-        tau, purpose = splat(clients, tau), splat(clients, purpose)
-        for q in range(first, last, 4):
-            row, piece = q // pieces, q % pieces
-            k = row * n + piece * 16
-            whole = (piece + 4) * 16 <= n and q + 4 <= last
-            if whole:
-                a0 = iota(clients) + np.uint64(4 * piece)
-                b0 = a0 + np.uint64(8)
-                a1 = b1 = splat(clients, clients[row])
-            else:
-                a0, a1 = _counters(clients, row, piece, pieces, 2)
-                b0, b1 = _counters(clients, row, piece + 2, pieces, 2)
-            w, other = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
-            for half in range(0, 4, 2):
-                even, odd = interleave(law(w[0], w[1]), law(w[2], w[3]))
-                v0, v1 = interleave(even, odd)
-                w = other
-                if whole:
-                    store(out, k, v0 * scale[row])
-                    store(out, k + 16, v1 * scale[row])
-                    k += 32
-                else:
-                    _put(out, row, piece, q + half < last, v0, scale)
-                    row, piece = _after(row, piece, pieces)
-                    _put(out, row, piece, q + half + 1 < last, v1, scale)
-                    row, piece = _after(row, piece, pieces)
+                    for r in range(len(values)):
+                        _put(out, row, piece, begin + r < last, values[r], scale)
+                        row, piece = _after(row, piece, pieces)
 
     return fill
 
@@ -160,7 +134,7 @@ def _fill_single(law: Any) -> Any:
 
 
 @device
-def _sixteen(row: Any, j: Any, fill: Any) -> Any:
+def _sixteen(row, j, fill):
     """Sixteen numbers of a row as two vectors of float64, `fill` beyond its end."""
     if j + 16 <= row.size:
         return load(row, j), load(row, j + 8)
@@ -172,7 +146,7 @@ def _sixteen(row: Any, j: Any, fill: Any) -> Any:
 
 
 @device
-def _sixteen_single(row: Any, j: Any, fill: Any) -> Any:
+def _sixteen_single(row, j, fill):
     if j + 16 <= row.size:
         return widen(load(row, j))
     return widen(load_partial(row, j, row.size - j, fill))
@@ -193,7 +167,7 @@ def _standardize(sixteen: Any) -> Any:
             squares0, squares1 = fma(a, a, squares0), fma(b, b, squares1)
         return horizontal_sum(sum0 + sum1), horizontal_sum(squares0 + squares1)
 
-    @device
+    @large_device
     def standardize(row, deviation):
         n, width = row.size, lanes(row)
         centre = row.dtype.type(moments(row, row.dtype.type(0.0))[0] / n)
@@ -254,20 +228,20 @@ def _make(fill: Any, standardize: Any) -> Kernels:
 
 
 @device
-def _leave(row: Any, deviation: Any) -> None:
+def _leave(row, deviation):
     """Only Laplace rows are standardised."""
 
 
 # For float64 and for float32.
 LAPLACE = (
-    _make(_fill(laws.laplace), _standardize(_sixteen)),
-    _make(_fill_single(laws.laplace_single), _standardize(_sixteen_single)),
+    _make(_fill(_double(laws.laplace)), _standardize(_sixteen)),
+    _make(_fill(_single(laws.laplace_single)), _standardize(_sixteen_single)),
 )
 UNIFORM = (
-    _make(_fill(laws.uniform), _leave),
-    _make(_fill_single(laws.uniform_single), _leave),
+    _make(_fill(_double(laws.uniform)), _leave),
+    _make(_fill(_single(laws.uniform_single)), _leave),
 )
 GAUSSIAN = (
-    _make(_fill(laws.gaussian), _leave),
-    _make(_fill_single(laws.gaussian_single), _leave),
+    _make(_fill(_double(laws.gaussian)), _leave),
+    _make(_fill(_single(laws.gaussian_single)), _leave),
 )
