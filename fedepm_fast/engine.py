@@ -14,10 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .algorithms import Algorithm, PrivacyPlan
+from .algorithms import Algorithm
 from .callbacks import Callback, RoundInfo
 from .kernels.engine import _loop as loop
 from .kernels.engine import _state as arrays
+from .mechanisms import PrivacyPlan
 from .objectives import Problem
 from .participation import clients_per_round
 from .private_runs import plan_of

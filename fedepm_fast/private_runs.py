@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from . import guarantees
 from ._validation import MAX_SEED, check_int
-from .algorithms import Algorithm, FedEPM, PrivacyPlan
+from .algorithms import Algorithm, FedEPM
 from .callbacks import Callback, RoundInfo, Rounds
 from .data import FederatedData, column_norms
 from .guarantees import (
@@ -27,7 +27,7 @@ from .guarantees import (
 )
 from .losses import OBJECTIVES, as_objective
 from .losses.multinomial import Multinomial
-from .mechanisms import Mechanism, clipped_data
+from .mechanisms import Mechanism, PrivacyPlan, clipped_data
 from .objectives import Problem
 from .participation import clients_per_round, select
 from .randomness import CounterRandomness, Randomness

@@ -33,7 +33,8 @@ from .private_runs import plan_of as privacy_plan
 from .randomness import Randomness
 
 if TYPE_CHECKING:
-    from .algorithms import Algorithm, PrivacyPlan
+    from .algorithms import Algorithm
+    from .mechanisms import PrivacyPlan
 
 __all__ = [
     "Reference",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._base import ALGORITHMS, PRESETS, STEPS, Algorithm, Preset, PrivacyPlan
+from ._base import ALGORITHMS, PRESETS, STEPS, Algorithm, Preset
+from ._base import PrivacyPlan as PrivacyPlan  # at home in `mechanisms`
 from ._views import AtClients, AtServer, Size
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = [
     "AtServer",
     "FedEPM",
     "Preset",
-    "PrivacyPlan",
     "SFedAvg",
     "SFedProx",
     "Size",

@@ -489,7 +489,7 @@ def test_all_of_this_on_other_targets(target: str) -> None:
     files = [os.path.join(here, name) for name in ("test_simd.py", "test_vecmath.py")]
     chosen = ["-k", "not targets and not machine_code and not on_request"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", *chosen, *files],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", *chosen, *files],
         env=os.environ | TARGETS[target],
         capture_output=True,
         text=True,

@@ -18,7 +18,7 @@ from fedepm_fast import (
     SFedAvg,
     SFedProx,
 )
-from fedepm_fast.algorithms import PrivacyPlan
+from fedepm_fast.mechanisms import PrivacyPlan
 from fedepm_fast.privacy import (
     GaussianMechanism,
     LaplaceMechanism,
