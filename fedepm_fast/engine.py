@@ -80,7 +80,7 @@ class Stages(Protocol):
     spoils: bool
     """Whether a round that fails leaves the state spoilt."""
     clients: Any
-    """A `kernels._engine_state.ClientProblem`, or None where it is not looked at."""
+    """A `kernels.engine.ClientProblem`, or None where it is not looked at."""
     constants: Array
     """See `Algorithm.constants`."""
     workspace: Any
@@ -99,7 +99,7 @@ class Stages(Protocol):
         self, problem: Any, settings: Any, key: Any, given: Any, state: Any, history: Any,
         tau: int, last: int,
     ) -> tuple[int, int]:  # fmt: skip
-        """As of `kernels._loop`."""
+        """As of `kernels.engine._loop`."""
 
     def accuracies(self, points: Array) -> Array | None:
         """Accuracy at each of the `points`, shape (t, n); None for regression."""
@@ -246,7 +246,7 @@ class _Run:
         self.stages.begin(self.settings, self.key, self.given, self.initial, self.state)
 
     def rounds(self, tau: int, last: int) -> tuple[int, int, arrays.History]:
-        """Rounds `tau` to ``last - 1``: as of `kernels._loop`, and their history."""
+        """Rounds `tau` to ``last - 1``: as of `kernels.engine._loop`, and their history."""
         history = arrays.new_history(last - tau, self.n)
         reached, flags = self.stages.rounds(
             self.stages.clients, self.settings, self.key, self.given, self.state, history, tau, last

@@ -224,7 +224,7 @@ def check_algorithm(algorithm: Any) -> None:
     """Raise TypeError unless it is an algorithm."""
     if not isinstance(algorithm, Algorithm):
         raise TypeError(
-            "algorithm must be FedEPM(...), SFedAvg(...) or SFedProx(...), "
+            "algorithm must be FedEPM(...) or another of fedepm_fast.algorithms, "
             f"got {type(algorithm).__name__}"
         )
 

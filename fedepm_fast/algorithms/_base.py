@@ -60,9 +60,11 @@ class Algorithm:
     """What the algorithms have in common.
 
     An algorithm of your own is a frozen dataclass derived from this one or from another, its
-    fields the parameters, with methods of its own for what differs. NumPy runs it, equation by
-    equation. Its definition enters it in `ALGORITHMS` under its `name`; that of a class of which
-    there are no runs, ``class Base(Algorithm, abstract=True)``, does not.
+    fields the parameters, with methods of its own for what differs: `aggregate` for the server,
+    `local_round` and `upload` for the clients, in NumPy, as the equations are printed. They are the
+    reference of its compiled `stages`, and run it where there are none, or where a class changes
+    a hook and not the stages. Its definition enters it in `ALGORITHMS` under its `name`; that of a
+    class of which there are no runs, ``class Base(Algorithm, abstract=True)``, does not.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ A run is five *stages* and this loop over rounds. Every stage is a function
 
     ok = stage(rows, problem, settings, key, given, state, tau)
 
-of the same arguments, the named tuples of `_engine_state`, that changes `state` and returns
+of the same arguments, the named tuples of `_state`, that changes `state` and returns
 whether all went well:
 
 =============  ==============================================================================
