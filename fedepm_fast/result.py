@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from ._archives import read_arrays
 from ._extras import require
 from ._files import replacing
-from ._text import pairs
+from ._measures import Measure, add_measure, summary_of
+from ._words import in_words
 from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
 from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+__all__ = ["DivergenceWarning", "Measure", "Result", "add_measure"]
 
 Array = NDArray[np.float64]
 
@@ -154,21 +157,6 @@ class Result:
         return str(self.settings.get("privacy", {}).get("guarantee", of_noise))
 
     @property
-    def _noise(self) -> str:
-        a = self.algorithm
-        mechanism = a.get("mechanism")
-        if mechanism is None:
-            if a["noise"] == "none":  # which epsilon does not change
-                return "none"
-            return f"{a['noise']}, epsilon {a['epsilon']:g}"
-        text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
-        public = "; scaling taken as public" if mechanism["public_scaling"] else ""
-        return (
-            f"{text}{public}; objective and accuracy are of the rows as given, not as clipped, and "
-            "not private, nor is the SNR"
-        )
-
-    @property
     def diverged(self) -> bool:
         """Whether the run was stopped because it diverged, or ended above its start by over 1 %.
 
@@ -246,32 +234,10 @@ class Result:
         """The measures of the run as plain values; None where a measure does not exist.
 
         ``start_objective`` and ``best_objective`` are f/m at the start and at the best of start
-        and rounds, and ``intercept`` is whether one was added to the columns of the data.
+        and rounds, and ``intercept`` is whether one was added to the columns of the data. Measures
+        of one's own, see `add_measure`, follow.
         """
-        start, best = self._before
-        return {
-            "algorithm": self.algorithm["name"],
-            "mean_objective": _finite(self.mean_objective),
-            "start_objective": _finite(start / self.n_clients),
-            "best_objective": _finite(best / self.n_clients),
-            "best_round": self.best_round,
-            "rounds": self.rounds,
-            "iterations": self.iterations,
-            "accuracy": self.accuracy,
-            "largest_class": self.largest_class,
-            "intercept": False if "beta" in self.objective else None,
-            "snr": _finite(self.snr),
-            "total_time": self.total_time,
-            "local_time": self.local_time,
-            "grad_mean_sq": _finite(float(self.history["grad_mean_sq"][-1])),
-            "reasons": list(self.reasons),
-            "message": self.message,
-            "diverged": self.diverged,
-            "ended_above_start": self.ended_above_start,
-            "ended_above_best": self.ended_above_best,
-            "warning": self.warning,
-            "guarantee": self.guarantee,
-        }
+        return summary_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Summary and everything that reproduces the run, JSON-able."""
@@ -290,34 +256,7 @@ class Result:
         }
 
     def __str__(self) -> str:
-        from .algorithms import label_of
-
-        a, o, d = self.algorithm, self.objective, self.data
-        seed = "given from outside" if self.seed is None else str(self.seed)
-        if self.trial:
-            seed += f", trial {self.trial}"
-        rows = [
-            ("data", f"{d['description']}"),
-            (
-                "run",
-                f"{a['preset']} preset, local steps {a['local_steps']}, participation "
-                f"{a['participation']:g}, seed {seed}",
-            ),
-            ("objective", objective_text(o)),
-            ("f(x)/m", f"{self.mean_objective:.{'6f' if self.mean_objective < 1e6 else '6g'}}"),
-            ("communication rounds", f"{self.rounds} ({self.iterations} local iterations)"),
-            ("total time", f"{self.total_time:.3f} s"),
-            ("local time per round", f"{1e3 * self.local_time:.3g} ms"),
-            ("accuracy", "-" if self.accuracy is None else f"{self.accuracy:.4f} ({self.beside})"),
-            ("SNR (log10)", "-" if not math.isfinite(self.snr) else f"{self.snr:.3f}"),
-            ("noise", self._noise),
-            ("privacy guarantee", self.guarantee),
-            ("stopped", self.message),
-        ]
-        classes = o.get("classes", 1)
-        size = f"{len(self.x) // classes} features" + (f", {classes} classes" * (classes > 1))
-        title = f"{label_of(a['name'])} on {self.n_clients} clients, {size}"
-        return "\n".join([title, *pairs(rows, margin="  ")])
+        return in_words(self)
 
     def __repr__(self) -> str:
         return (
@@ -439,17 +378,3 @@ class Result:
             **{name: files[name] for name in _ARRAYS},
         )
         return as_true(result)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def objective_text(o: Mapping[str, Any]) -> str:
-    """A described objective for people; those of margins are of the columns and nothing else."""
-    text = o["name"]
-    if "beta" in o:
-        text += f", no intercept added, beta {o['beta']:g}"
-        if o["regularizer"] is not None:
-            text += f" (weight {o['regularizer']} per client)"
-    return text + (f", delta {o['delta']:g}" if "delta" in o else "")

@@ -210,11 +210,6 @@ def gap_percent(result: Result, optimum: float) -> float | None:
     return gap if math.isfinite(gap) else None
 
 
-def number(value: float) -> str:
-    """f(x)/m for people: six decimals, unless a run diverged."""
-    return f"{value:.6f}" if abs(value) < 1e6 else f"{value:.6g}"
-
-
 def percent(gap: float | None) -> str:
     """A gap for people."""
     return "-" if gap is None else f"{gap:.3f} %" if gap < 1e4 else f"{gap:.2e} %"

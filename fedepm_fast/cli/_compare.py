@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import math
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._text import WIDTH, fill
+from .._words import number, objective_text, snr_text
 from . import _common as common
 from . import _options as options
 from ._options import taken, with_options
@@ -143,7 +143,6 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
     from rich.table import Table
 
     from ..algorithms import label_of
-    from ..result import objective_text
 
     first = results[0]
     of = first.algorithm
@@ -155,18 +154,18 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         _noise(first),
         objective_text(first.objective),
         *([] if first.accuracy is None else [f"accuracy {first.beside}"]),
-        f"optimum by BFGS: f*/m = {common.number(optimum)}",
+        f"optimum by BFGS: f*/m = {number(optimum)}",
     ):
         print(fill(line, "  "))
     print()
     rows = {
-        "f(x)/m": [common.number(r.mean_objective) for r in results],
+        "f(x)/m": [number(r.mean_objective) for r in results],
         "above optimum": [common.percent(gap) for gap in gaps],
         "rounds (CR)": [str(r.rounds) for r in results],
         "time (TCT)": [f"{r.total_time:.3f} s" for r in results],
         "local (LCT)": [f"{1e3 * r.local_time:.3g} ms" for r in results],
         "accuracy": ["-" if r.accuracy is None else f"{r.accuracy:.4f}" for r in results],
-        "SNR": [f"{r.snr:.3f}" if math.isfinite(r.snr) else "-" for r in results],
+        "SNR": [snr_text(r.snr) for r in results],
         "stopped by": ["\n".join(r.reasons).replace("_", " ") for r in results],
     }
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)

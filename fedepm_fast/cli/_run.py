@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._words import number
 from . import _common as common
 from . import _options as options
 from ._options import taken, with_options
@@ -87,8 +88,8 @@ def run(
         gap = common.gap_percent(result, optimum)
         record |= {"optimum": optimum, "gap_percent": gap}
         lines += [
-            f"  optimum by BFGS       f*/m = {common.number(optimum)}",
-            f"  this run              f(x)/m = {common.number(result.mean_objective)}, "
+            f"  optimum by BFGS       f*/m = {number(optimum)}",
+            f"  this run              f(x)/m = {number(result.mean_objective)}, "
             f"{common.percent(gap)} above",
         ]
     if out is not None:
@@ -175,7 +176,7 @@ class RoundsTable(AbstractContextManager["RoundsTable"]):
             accuracy, snr = info.accuracy[tau], info.snr[tau]
             table.add_row(
                 str(tau),
-                common.number(info.objective[tau] / info.n_clients),
+                number(info.objective[tau] / info.n_clients),
                 f"{info.grad_mean_sq[tau]:.3e}",
                 "-" if accuracy is None else f"{accuracy:.4f}",
                 "-" if snr is None else f"{snr:.2f}",

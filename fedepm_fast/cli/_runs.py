@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._text import pairs, terminal_width
-from . import _common as common
+from .._words import number
 from . import _options as options
 
 if TYPE_CHECKING:
+    from .._measures import Measure
     from ..store import Record, Store
     from ..store._cells_table import Summary
 
@@ -224,12 +225,21 @@ def print_cells(
     table: Mapping[str, Sequence[Any]], by: Sequence[str] | None = None, quartiles: bool = False
 ) -> None:
     """The cells of a table of runs: medians, with quartiles if asked for."""
+    from .._measures import MEASURES
     from ..store._cells_table import summarize, varying
 
     names = varying(table) if by is None else list(by)
     cells = summarize(table, names)
-    header = [*names, "runs", "f(x)/m", "rounds", "time (TCT)", "local (LCT)"]
-    rows = [[*map(_text, cell.of), str(cell.runs), *_measures(cell, quartiles)] for cell in cells]
+    measures = [measure for measure in MEASURES.values() if measure.heading]
+    header = [*names, "runs", *(measure.heading for measure in measures)]
+    rows = [
+        [
+            *map(_text, cell.of),
+            str(cell.runs),
+            *(_spread(cell, measure, quartiles) for measure in measures),
+        ]
+        for cell in cells
+    ]
     for column in ("failed", "diverged"):
         if any(getattr(cell, column) for cell in cells):
             header.append(column)
@@ -239,28 +249,20 @@ def print_cells(
     print("medians" + ", with the quartiles in brackets" * quartiles)
 
 
-def _measures(cell: Summary, quartiles: bool) -> list[str]:
-    found = []
-    for name, scale, form, unit in (
-        ("mean_objective", 1, ".6g", ""),
-        ("rounds", 1, "g", ""),
-        ("total_time", 1, ".3g", " s"),
-        ("local_time", 1e3, ".3g", " ms"),
-    ):
-        low, median, high = (scale * value for value in cell.quartiles[name])
-        if math.isnan(median):
-            found.append("-")
-            continue
-        spread = f" [{low:{form}}, {high:{form}}]" if quartiles else ""
-        found.append(f"{median:{form}}{spread}{unit}")
-    return found
+def _spread(cell: Summary, of: Measure, quartiles: bool) -> str:
+    """The median of a measure, and its quartiles if asked for."""
+    low, median, high = (of.scale * value for value in cell.quartiles[of.name])
+    if math.isnan(median):
+        return "-"
+    spread = f" [{low:{of.form}}, {high:{of.form}}]" if quartiles else ""
+    return f"{median:{of.form}}{spread}{of.suffix}"
 
 
 def _outcome(table: Mapping[str, Sequence[Any]], i: int) -> list[str]:
     if table["error"][i] is not None:
         return ["-", "-", "-", f"failed: {table['error'][i]}"]
     return [
-        common.number(table["mean_objective"][i]),
+        number(table["mean_objective"][i]),
         str(table["rounds"][i]),
         f"{table['total_time'][i]:.3g} s",
         table["reasons"][i].replace("_", " "),

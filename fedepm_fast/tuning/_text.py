@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .._words import objective_text
 from ..algorithms import label_of
 from ..losses.scalar import ScalarLoss
-from ..result import objective_text
 
 if TYPE_CHECKING:
     from ._result import TuneResult, TuneTrial

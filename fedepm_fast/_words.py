@@ -1,0 +1,78 @@
+"""A result in words: title, rows of what was run, and of what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._text import pairs
+
+if TYPE_CHECKING:
+    from .result import Result
+
+
+def in_words(result: Result) -> str:
+    """What printing a result says."""
+    from .algorithms import label_of
+
+    a, o, accuracy = result.algorithm, result.objective, result.accuracy
+    seed = "given from outside" if result.seed is None else str(result.seed)
+    if result.trial:
+        seed += f", trial {result.trial}"
+    rows = [
+        ("data", f"{result.data['description']}"),
+        (
+            "run",
+            f"{a['preset']} preset, local steps {a['local_steps']}, participation "
+            f"{a['participation']:g}, seed {seed}",
+        ),
+        ("objective", objective_text(o)),
+        ("f(x)/m", number(result.mean_objective)),
+        ("communication rounds", f"{result.rounds} ({result.iterations} local iterations)"),
+        ("total time", f"{result.total_time:.3f} s"),
+        ("local time per round", f"{1e3 * result.local_time:.3g} ms"),
+        ("accuracy", "-" if accuracy is None else f"{accuracy:.4f} ({result.beside})"),
+        ("SNR (log10)", snr_text(result.snr)),
+        ("noise", _noise(a)),
+        ("privacy guarantee", result.guarantee),
+        ("stopped", result.message),
+    ]
+    classes = o.get("classes", 1)
+    size = f"{len(result.x) // classes} features" + (f", {classes} classes" * (classes > 1))
+    title = f"{label_of(a['name'])} on {result.n_clients} clients, {size}"
+    return "\n".join([title, *pairs(rows, margin="  ")])
+
+
+def number(value: float) -> str:
+    """f(x)/m for people: six decimals, unless a run diverged."""
+    return f"{value:.6f}" if abs(value) < 1e6 else f"{value:.6g}"
+
+
+def snr_text(snr: float) -> str:
+    """A signal-to-noise ratio for people."""
+    return f"{snr:.3f}" if math.isfinite(snr) else "-"
+
+
+def objective_text(o: Mapping[str, Any]) -> str:
+    """A described objective for people; those of margins are of the columns and nothing else."""
+    text = str(o["name"])
+    if "beta" in o:
+        text += f", no intercept added, beta {o['beta']:g}"
+        if o["regularizer"] is not None:
+            text += f" (weight {o['regularizer']} per client)"
+    return text + (f", delta {o['delta']:g}" if "delta" in o else "")
+
+
+def _noise(a: Mapping[str, Any]) -> str:
+    mechanism = a.get("mechanism")
+    if mechanism is None:
+        if a["noise"] == "none":  # which epsilon does not change
+            return "none"
+        return f"{a['noise']}, epsilon {a['epsilon']:g}"
+    text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
+    public = "; scaling taken as public" if mechanism["public_scaling"] else ""
+    return (
+        f"{text}{public}; objective and accuracy are of the rows as given, not as clipped, and "
+        "not private, nor is the SNR"
+    )
