@@ -51,7 +51,6 @@ __all__ = [
     "DenseRows",
     "Loss",
     "NarrowTable",
-    "OwnLoss",
     "PackedRows",
     "SparseRows",
     "client_kernel",
@@ -64,7 +63,7 @@ __all__ = [
     "workspace",
 ]
 
-OwnLoss = Loss
+OwnLoss = Loss  # its name before the built-in ones were such, too
 
 #: Stored numbers below which one thread is faster than waking others.
 _PARALLEL_FROM = 1 << 21
