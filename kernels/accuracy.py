@@ -104,40 +104,42 @@ def _tally_classes(margins, stride, outputs, targets, first, size, out):
 @functools.cache
 def _counting(layout: str, classes: bool, folds: bool) -> Any:
     if layout == "blocks":
+        return _in_blocks(classes, folds)
+    return _in_rows(_dense_margins if layout == "dense" else _csr_margins, classes, folds)
 
-        @kernel
-        def count_blocks(rows, points, work, out):
-            blocks, targets, starts, sizes, scale, constants = rows
-            width, n = lanes(work), scale.size
-            outputs = int(constants[0]) if classes else 1
-            out[:] = 0
-            for t in range(points.shape[0]):
-                for i in range(sizes.size):
-                    first, left = starts[i], sizes[i]
-                    while left > 0:
-                        group = min(BLOCKS, starts[i + 1] - first)
-                        size = min(left, group * width)
-                        for k in range(outputs):
-                            block_margins(
-                                blocks, first, group, points[t], k * n, scale, work,
-                                k * LONGEST * width,
-                            )  # fmt: skip
-                        if classes:
-                            at = first * width
-                            _tally_classes(
-                                work, LONGEST * width, outputs, targets, at, size, out[t]
-                            )
-                        else:
-                            if not folds:
-                                _sign(work, targets, first * width, size)
-                            _tally(work, size, out[t])
-                        left -= group * width
-                        first += group
 
-        return count_blocks
+def _in_blocks(classes, folds):
+    @kernel
+    def count_blocks(rows, points, work, out):
+        blocks, targets, starts, sizes, scale, constants = rows
+        width, n = lanes(work), scale.size
+        outputs = int(constants[0]) if classes else 1
+        out[:] = 0
+        for t in range(points.shape[0]):
+            for i in range(sizes.size):
+                first, left = starts[i], sizes[i]
+                while left > 0:
+                    group = min(BLOCKS, starts[i + 1] - first)
+                    size = min(left, group * width)
+                    for k in range(outputs):
+                        block_margins(
+                            blocks, first, group, points[t], k * n, scale, work,
+                            k * LONGEST * width,
+                        )  # fmt: skip
+                    if classes:
+                        at = first * width
+                        _tally_classes(work, LONGEST * width, outputs, targets, at, size, out[t])
+                    else:
+                        if not folds:
+                            _sign(work, targets, first * width, size)
+                        _tally(work, size, out[t])
+                    left -= group * width
+                    first += group
 
-    margins = _dense_margins if layout == "dense" else _csr_margins
+    return count_blocks
 
+
+def _in_rows(margins, classes, folds):
     @kernel
     def count_rows(rows, points, work, out):
         targets, offsets, constants = rows[-3], rows[-2], rows[-1]

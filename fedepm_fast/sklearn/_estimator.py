@@ -190,17 +190,7 @@ class FedEPMEstimator(BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         max_rounds = check_int("max_rounds", self.max_rounds, low=0)
         check_choice("preconditioner", self.preconditioner, PRECONDITIONERS)
-        n_clients = min(_CLIENTS, len(y))
-        if self.n_clients is not None:
-            n_clients = check_int("n_clients", self.n_clients, low=1)
-            if clients is None and n_clients > len(y):
-                raise ValueError(
-                    f"n_clients must not exceed the number of rows: {n_clients} > {len(y)}"
-                )
-        how = EqualParts(n_clients) if clients is None else ByColumn(clients)
-        parts = how.assign(y, np.random.default_rng(seed))
-        order, sizes = np.concatenate(parts), np.array([len(part) for part in parts])
-        X, y = X[order], y[order]
+        X, y, sizes = self._dealt(X, y, clients, seed)
         omega = np.repeat(1.0 / (len(sizes) * sizes), sizes)  # of a row in the mean objective
 
         everywhere = objective.curvature * omega
@@ -244,6 +234,20 @@ class FedEPMEstimator(BaseEstimator):
                 stacklevel=3,
             )
         return found
+
+    def _dealt(self, X: Any, y: Array, clients: ArrayLike | None, seed: int) -> Any:
+        """Rows and targets client by client, and the clients' sizes."""
+        n_clients = min(_CLIENTS, len(y))
+        if self.n_clients is not None:
+            n_clients = check_int("n_clients", self.n_clients, low=1)
+            if clients is None and n_clients > len(y):
+                raise ValueError(
+                    f"n_clients must not exceed the number of rows: {n_clients} > {len(y)}"
+                )
+        how = EqualParts(n_clients) if clients is None else ByColumn(clients)
+        parts = how.assign(y, np.random.default_rng(seed))
+        order, sizes = np.concatenate(parts), np.array([len(part) for part in parts])
+        return X[order], y[order], sizes
 
     def _describe(self, pieces: list[Result], sizes: NDArray[np.int64], rounds: int) -> None:
         """Set the attributes that describe the runs that a fit was made of."""

@@ -67,13 +67,27 @@ def client_kernels(layout: str, loss: Loss) -> ClientKernels:
             gradient = gradients[k if want else 0]
             values[k] = objective(rows, i, w, reg[i], want, gradient, work)
 
+    return ClientKernels(objective, client, selected, _in_parallel(size, count, chunk))
+
+
+def _in_parallel(size, count, chunk):
+    """`selected` by several threads, in two steps: chunks of clients, and their sums in order."""
+
+    @kernel
+    def share(rows, clients, points, want, work, items, first, last, sums, parts):
+        for item in range(first, last):
+            i = clients[items[item, 0]]
+            w = points[i if points.shape[0] > 1 else 0]
+            part = parts[item if want else 0]
+            sums[item] = chunk(rows, i, items[item, 1], w, want, part, work)
+
     @parallel_kernel
     def selected_parallel(
         rows, clients, points, reg, want, values, gradients, work, items, shares, sums, parts
     ):
         for t in prange(shares.size - 1):
             first, last = shares[t], shares[t + 1]
-            _share(rows, clients, points, want, work[t], items, first, last, sums, parts)
+            share(rows, clients, points, want, work[t], items, first, last, sums, parts)
         item = 0
         for k in range(clients.size):
             i = clients[k]
@@ -89,15 +103,7 @@ def client_kernels(layout: str, loss: Loss) -> ClientKernels:
             item += count(rows, i)
             values[k] = _finish(total, size(rows, i), w, reg[i], rows[-1], want, gradient)
 
-    @kernel
-    def _share(rows, clients, points, want, work, items, first, last, sums, parts):
-        for item in range(first, last):
-            i = clients[items[item, 0]]
-            w = points[i if points.shape[0] > 1 else 0]
-            part = parts[item if want else 0]
-            sums[item] = chunk(rows, i, items[item, 1], w, want, part, work)
-
-    return ClientKernels(objective, client, selected, selected_parallel)
+    return selected_parallel
 
 
 @device
