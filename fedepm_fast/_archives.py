@@ -38,12 +38,14 @@ def read_archive(path: Path, names: Sequence[str]) -> tuple[dict[str, Any], list
         Without the path, if there is no such archive, or one that is damaged.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-            text, arrays = str(saved["header"]), [saved[name] for name in names]
-            if str(saved["digest"]) != _digest(text, arrays):
-                raise ValueError("its digest is another")
-            return dict(json.loads(text)), arrays
-    except Exception as error:  # whatever a damaged archive makes its reader say
+        saved = read_arrays(path)
+        text, arrays = str(saved["header"]), [saved[name] for name in names]
+        if str(saved["digest"]) != _digest(text, arrays):
+            raise ValueError("its digest is another")
+        return dict(json.loads(text)), arrays
+    except KeyError as error:
+        raise ValueError(f"it has no {error}") from None
+    except (OSError, MemoryError, RecursionError, TypeError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
@@ -59,10 +61,11 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
             return {
-                name.removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
-                for name, content in members.items()
+                name.removesuffix(".npy"): np.load(
+                    io.BytesIO(archive.read(name)), allow_pickle=False
+                )
+                for name in archive.namelist()
             }
     except (OSError, MemoryError):
         raise
@@ -73,10 +76,10 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
 def read_without_digest(path: Path) -> dict[str, Array]:
     """The arrays of an archive as version 0.1 wrote them at first; none if it is no such one."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-            return {} if "digest" in saved else dict(saved)
-    except Exception:  # whatever a damaged archive makes its reader say
+        saved = read_arrays(path)
+    except (OSError, MemoryError, ValueError):
         return {}
+    return {} if "digest" in saved else saved
 
 
 def _digest(text: str, arrays: Iterable[Array]) -> str:

@@ -19,6 +19,7 @@ from .._validation import (
     check_real,
 )
 from ._federated import FederatedData
+from ._holding import frozen
 from ._scaling import column_norms, divide_columns
 
 Array = NDArray[np.float64]
@@ -123,38 +124,25 @@ def make_federated(
     sizes = _sizes(samples, m, spread, common)
 
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    d = int(offsets[-1])
-    labels = np.empty(d)
-    dense = None if density is not None else np.empty((d, n), dtype=dtype)
+    labels = np.empty(offsets[-1])
+    table: Any = None if density is not None else np.empty((offsets[-1], n), dtype=dtype)
     blocks = []
     for i in range(m):
         shift, own, rng = _client(seed, i, w, h)
         rows = slice(offsets[i], offsets[i + 1])
-        if dense is not None:
-            a: Any = dense[rows]
-            rng.standard_normal(out=a, dtype=dtype)
-            a += shift.astype(dtype)
-            # Not BLAS, whose last bits depend on its threads.
-            product = "tj,j->t" if own.ndim == 1 else "tj,kj->tk"
-            margin = np.einsum(product, a, own.astype(dtype))
+        if density is None:
+            margin = _fill(rng, table[rows], shift, own)
         else:
-            a = _sparse_rows(rng, int(sizes[i]), n, density or 1.0, shift, dtype)
-            blocks.append(a)
-            margin = a @ own.T.astype(dtype)
-        if task == "logistic":
-            labels[rows] = rng.random(sizes[i]) < expit(margin / noise)
-        elif task == "multinomial":
-            labels[rows] = (margin / noise + rng.gumbel(size=margin.shape)).argmax(axis=1)
-        else:
-            labels[rows] = margin + noise * rng.normal(size=sizes[i])
-    table: Any = dense if dense is not None else sparse.vstack(blocks, format="csr")
-    del dense, blocks
+            blocks.append(_sparse_rows(rng, int(sizes[i]), n, density, shift, dtype))
+            margin = blocks[-1] @ own.T.astype(dtype)
+        labels[rows] = _labels(task, margin, noise, rng)
+    if density is not None:
+        table = sparse.vstack(blocks, format="csr")
+        del blocks
     if scale is not None:
         divide_columns(table, column_norms(table))
-    for array in (table.data, table.indices, table.indptr) if density is not None else (table,):
-        array.setflags(write=False)  # so that it is held without a copy
     return FederatedData(
-        table,
+        frozen(table),  # so that it is held without a copy
         labels,
         sizes,
         description={
@@ -240,6 +228,23 @@ def _sizes(samples: Any, m: int, spread: float, rng: np.random.Generator) -> NDA
     left = d - m - int(sizes.sum())
     sizes[np.argsort(sizes - share, kind="stable")[:left]] += 1
     return sizes + 1
+
+
+def _fill(rng: np.random.Generator, rows: Any, shift: Array, own: Array) -> Any:
+    """Fill a client's rows and return their margins."""
+    rng.standard_normal(out=rows, dtype=rows.dtype)
+    rows += shift.astype(rows.dtype)
+    # Not BLAS, whose last bits depend on its threads.
+    return np.einsum("tj,j->t" if own.ndim == 1 else "tj,kj->tk", rows, own.astype(rows.dtype))
+
+
+def _labels(task: str, margin: Any, noise: float, rng: np.random.Generator) -> Any:
+    """Random labels of rows with these margins."""
+    if task == "logistic":
+        return rng.random(len(margin)) < expit(margin / noise)
+    if task == "multinomial":
+        return (margin / noise + rng.gumbel(size=margin.shape)).argmax(axis=1)
+    return margin + noise * rng.normal(size=len(margin))
 
 
 def _sparse_rows(

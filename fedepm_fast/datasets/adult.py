@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._archives import read_arrays
 from ..data import Dataset, FederatedData, column_norms, divide_columns
 from ..data.partition import Partitioner
 
@@ -63,13 +64,12 @@ def load_adult(*, scaled: bool = True) -> Table:
     if not ADULT.exists():
         raise FileNotFoundError(f"the packaged data are missing: {ADULT}; reinstall the package")
     try:
-        with open(ADULT, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_arrays(ADULT)
         categories = json.loads(str(arrays.pop("categories")))
         packed = arrays.pop("label")
         features = np.stack([column.astype(np.float64) for column in arrays.values()], axis=1)
         labels = np.unpackbits(packed, count=len(features)).astype(np.float64)
-    except Exception as error:  # a dozen kinds, from the zip's, zlib's, NumPy's and JSON's readers
+    except (OSError, KeyError, ValueError) as error:
         raise ValueError(f"{ADULT} is damaged ({error}); reinstall the package") from None
     if scaled:
         divide_columns(features, column_norms(features))
