@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,7 +118,9 @@ class Server:
         m, n = check_int("clients", clients, low=1), check_int("features", features, low=1)
         self._shape = m, n
         self.algorithm = resolve(algorithm, m, n)
-        self._hooks = self.algorithm.with_kernels(self._ens)
+        self.threads = None if threads is None else check_int("threads", threads, low=1)
+        # Not a method of this server, which would live on, and with it its lock, until collected.
+        self._hooks = self.algorithm.with_kernels(partial(_ens, threads=self.threads))
         self._by_kernels = self._hooks is not self.algorithm
         self._randomness = CounterRandomness(seed, trial)
         if self.algorithm.coverage_rounds is not None:
@@ -127,7 +130,6 @@ class Server:
         if self.dtype not in (np.float64, np.float32):
             raise TypeError(f"dtype must be float64 or float32, got {self.dtype}")
         self.largest = None if largest is None else check_real("largest", largest, low=0.0)
-        self.threads = None if threads is None else check_int("threads", threads, low=1)
         self.tau = 0
         self._members = np.zeros(m, bool)
         #: Of the noise of every client's last upload, shape (m,); NaN for the first ones.
@@ -328,10 +330,6 @@ class Server:
                 self.Z[client] = row
             self._accepted[client] = scale
 
-    def _ens(self, Z: Any, c: float, weights: Array | None = None) -> Array:
-        solve = ens if isinstance(Z, np.ndarray) else aggregate
-        return solve(Z, c, weights=weights, threads=self.threads)
-
     def _select(self, members: int) -> NDArray[np.intp]:
         count = clients_per_round(self.algorithm.participation, members)
         return select(self._randomness, self.tau, members, count, self.algorithm.coverage_rounds)
@@ -383,3 +381,8 @@ class Server:
             "trial": self._randomness.trial,
             **self.algorithm.describe(),
         }
+
+
+def _ens(Z: Any, c: float, weights: Array | None = None, threads: int | None = None) -> Array:
+    solve = ens if isinstance(Z, np.ndarray) else aggregate
+    return solve(Z, c, weights=weights, threads=threads)
