@@ -7,6 +7,7 @@ code, would else take one function for another.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from types import BuiltinFunctionType, CodeType, ModuleType
@@ -93,6 +94,8 @@ def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> 
             return (kind, home, function.__qualname__, source_digest(home.removeprefix(_KERNELS)))
         if not intrinsic:
             return (kind, _function(function, within))
+    if isinstance(value, functools.partial):  # what vectors are without compilation
+        return (kind, *(_value(name, v, within, names) for v in (value.func, value.args)))
     if isinstance(value, ModuleType):
         if value.__name__.partition(".")[0] in _KNOWN:
             return (kind, value.__name__)
