@@ -18,6 +18,9 @@ _HOMES = {
     "SFedAvg": "algorithms",
     "SFedProx": "algorithms",
     "FederatedData": "data",
+    "ArgumentError": "_validation",
+    "ArgumentTypeError": "_validation",
+    "ArgumentValueError": "_validation",
     "Logistic": "objectives",
     "Huber": "objectives",
     "LeastSquares": "objectives",
@@ -43,6 +46,9 @@ _HOMES = {
 
 # Literal, so that type checkers read it.
 __all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
     "DivergenceWarning",
     "FedEPM",
     "FederatedData",
@@ -128,6 +134,7 @@ if TYPE_CHECKING:
         theory,
         tuning,
     )
+    from ._validation import ArgumentError, ArgumentTypeError, ArgumentValueError
     from .algorithms import FedEPM, SFedAvg, SFedProx
     from .callables import run_callables
     from .data import FederatedData, loaders, partition, sources, synthetic

@@ -32,7 +32,7 @@ from . import loaders, synthetic
 from ._federated import FederatedData
 from ._holding import Frozen
 from ._named import DATASETS
-from ._table import Table
+from ._table import Table as Table
 from .partition import PARTITIONERS, ByColumn, Partitioner
 
 CLIENTS = 100
@@ -87,7 +87,13 @@ def read_adult() -> Table:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is read; see `loaders.load` for what each of these means."""
+    """How a file is read.
+
+    Parameters
+    ----------
+    label, client_column, format, n_features, header, separator
+        As in `loaders.load`.
+    """
 
     label: str | int | None = param(
         None, metavar="COLUMN", help="label column of the file; the last by default"
