@@ -103,7 +103,8 @@ class Layout:
 
     def vector(self, record: ArrayRecord) -> NDArray[Any]:
         """The record as one vector; ValueError in words if it is not laid out so."""
-        parts = matching(record, self.shapes, dict.fromkeys(self.shapes, self.dtype))
+        dtypes = dict.fromkeys(self.shapes, self.dtype)
+        parts = list(shaped(record, self.shapes, dtypes, any_dtype=False).values())
         return parts[0].ravel() if len(parts) == 1 else np.concatenate(parts, axis=None)
 
     def record(self, x: NDArray[Any]) -> ArrayRecord:
@@ -117,14 +118,19 @@ class Layout:
 
 
 def shaped(
-    record: ArrayRecord, shapes: dict[str, tuple[int, ...]], dtypes: dict[str, np.dtype[Any]]
+    record: ArrayRecord,
+    shapes: dict[str, tuple[int, ...]],
+    dtypes: dict[str, np.dtype[Any]],
+    *,
+    any_dtype: bool = True,
 ) -> dict[str, NDArray[Any]]:
-    """The record's arrays in the order of `shapes`; ValueError in words for others than these."""
+    """The record's arrays in the order of `shapes`; ValueError in words for others than these, of
+    these dtypes unless they may be any."""
     if set(record) != set(shapes):
         raise ValueError(f"arrays must be named {sorted(shapes)}, got {sorted(record)}")
     parts = {name: ndarray(record[name]) for name in shapes}
     for name, part in parts.items():
-        check_like(name, part, dtypes[name], shapes[name], any_dtype=True)
+        check_like(name, part, dtypes[name], shapes[name], any_dtype=any_dtype)
     return parts
 
 
@@ -139,16 +145,6 @@ def check_like(
     """Raise ValueError if an array is not of that dtype, unless that may be any, and shape."""
     if part.shape != shape or not (any_dtype or part.dtype == dtype):
         raise ValueError(f"array {name!r} must be {dtype}{shape}, got {part.dtype}{part.shape}")
-
-
-def matching(
-    record: ArrayRecord, shapes: dict[str, tuple[int, ...]], dtypes: dict[str, np.dtype[Any]]
-) -> list[NDArray[Any]]:
-    """As `shaped`, and of these dtypes."""
-    parts = shaped(record, shapes, dtypes)
-    for name, part in parts.items():
-        check_like(name, part, dtypes[name], shapes[name])
-    return list(parts.values())
 
 
 def content(message: Message) -> tuple[ArrayRecord, MetricRecord]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -50,17 +50,20 @@ def value_label(value: Any) -> str:
 # Marks -------------------------------------------------------------------------------------
 
 
-def lines(
-    ax: Any,
-    part: DataFrame,
-    measure: str,
-    by: str,
-    styles: Styles,
-    interval: Interval,
-    against: str,
-    across: list[Any],
-) -> None:
+class Panel(NamedTuple):
+    """What a panel shows: a measure of the runs of `part`, a line or boxes for each style."""
+
+    ax: Any
+    part: DataFrame
+    measure: str
+    by: str
+    """The column whose values the styles are of."""
+    styles: Styles
+
+
+def lines(panel: Panel, interval: Interval, against: str, across: list[Any]) -> None:
     """Medians with a band; against what is no number, points with bars side by side."""
+    ax, part, measure, by, styles = panel
     summary = summarize(part, [by, against], [measure], interval)
     numeric = all(isinstance(v, (int, float)) for v in across)
     places = dict(zip(across, across if numeric else range(len(across)), strict=True))
@@ -81,16 +84,9 @@ def lines(
         ax.set_xticks(list(places.values()), [value_label(v) for v in across])
 
 
-def curves(
-    ax: Any,
-    part: DataFrame,
-    measure: str,
-    by: str,
-    styles: Styles,
-    interval: Interval,
-    histories: Histories,
-) -> int:
+def curves(panel: Panel, interval: Interval, histories: Histories) -> int:
     """Medians round by round with a band; returns the last round drawn."""
+    ax, part, measure, by, styles = panel
     summary = summarize_rounds(part, histories, [by], measure, interval)
     for value, style in styles.items():
         mine = summary[summary[by] == value]
@@ -101,16 +97,9 @@ def curves(
     return int(summary["round"].max())
 
 
-def boxes(
-    ax: Any,
-    part: DataFrame,
-    measure: str,
-    by: str,
-    styles: Styles,
-    against: str,
-    across: list[Any],
-) -> None:
+def boxes(panel: Panel, against: str, across: list[Any]) -> None:
     """Boxes side by side for every value across."""
+    ax, part, measure, by, styles = panel
     width = 0.8 / len(styles)
     for k, (value, style) in enumerate(styles.items()):
         mine = part[(part[by] == value) & np.isfinite(part[measure])]

@@ -10,6 +10,7 @@ import numpy as np
 from .._measures import DRAWN, OF_ROUND, label_of_measure
 from .._validation import check_choice
 from ._draw import (
+    Panel,
     boxes,
     curves,
     legend,
@@ -128,17 +129,17 @@ def sweep(
     styles = styles_of(_values(frame, by))
     across = [] if rounds else _values(frame, against)
 
-    def draw(panel: _Panel) -> int:
-        what = panel.ax, panel.part, panel.measure, by, styles
+    def draw(panel: _Place) -> int:
+        what = Panel(panel.ax, panel.part, panel.measure, by, styles)
         if panel.part.empty:
             panel.ax.text(0.5, 0.5, "no runs", transform=panel.ax.transAxes, ha="center")
         elif rounds:
             assert histories is not None
-            return curves(*what, interval, histories)
+            return curves(what, interval, histories)
         elif kind == "line":
-            lines(*what, interval, against, across)
+            lines(what, interval, against, across)
         else:
-            boxes(*what, against, across)
+            boxes(what, against, across)
         return 0
 
     last = max(map(draw, panels))
@@ -258,7 +259,7 @@ def _values(frame: DataFrame, column: str) -> list[Any]:
     return known if len(known) == len(found) else sorted(found)
 
 
-class _Panel(NamedTuple):
+class _Place(NamedTuple):
     ax: Any
     part: DataFrame
     measure: str
@@ -270,7 +271,7 @@ class _Panel(NamedTuple):
 
 def _panels(
     frame: DataFrame, measures: Sequence[str], facets: Sequence[str]
-) -> tuple[Figure, list[_Panel]]:
+) -> tuple[Figure, list[_Place]]:
     """Axes for every measure and value of the facets."""
     values = [[(name, value) for value in _values(frame, name)] for name in facets]
     grid: list[list[tuple[str, tuple[tuple[str, Any], ...]]]]
@@ -304,5 +305,5 @@ def _panels(
             told = [f"{parameter_label(name)} = {value_label(value)}" for name, value in chosen]
             ax.set_title(", ".join(told), fontsize=10)
         bottom = row == rows - 1 or column >= len(grid[row + 1])
-        panels.append(_Panel(ax, part, measure, column == 0 or not facets, bottom))
+        panels.append(_Place(ax, part, measure, column == 0 or not facets, bottom))
     return figure, panels

@@ -150,16 +150,16 @@ def _bounds(scores: Array, maximize: bool) -> tuple[float, float]:
 
 
 def _surface(result: TuneResult, across: str, up: str) -> Figure:
+    from matplotlib.colors import Normalize
+
     complete, lost = _parts(result)
     x, y = (_Scale(name, result.space[name], result.trials) for name in (across, up))
     scores = np.array([t.score for t in complete], dtype=float)
     low, high = _bounds(scores, result.maximize)
     figure, ax = new_figure(6.8, 4.8)
     ax.grid(False)
-    colours: dict[str, Any] = {
-        "cmap": COLOURS if result.maximize else f"{COLOURS}_r",
-        "norm": _norm(low, high),
-    }
+    norm = Normalize(low, high)
+    colours = {"cmap": COLOURS if result.maximize else f"{COLOURS}_r", "norm": norm}
     places = x.places(complete), y.places(complete)
     if x.numeric and y.numeric and len({*zip(*places, strict=True)}) >= 6:
         _smooth(ax, x, y, places, np.clip(scores, low, high), colours)
@@ -172,7 +172,8 @@ def _surface(result: TuneResult, across: str, up: str) -> Figure:
         ax.scatter(*place, zorder=6, label=label, **style)
     x.draw(ax.xaxis)
     y.draw(ax.yaxis)
-    extend = ("min" if result.maximize else "max") if _cut(scores, low, high) else "neither"
+    cut = scores.min() < low or scores.max() > high
+    extend = ("min" if result.maximize else "max") if cut else "neither"
     bar = figure.colorbar(shown, ax=ax, extend=extend, pad=0.02)
     bar.set_label(_score_label(result))
     _legend(figure, ax)
@@ -212,16 +213,6 @@ def _legend(figure: Figure, ax: Any) -> None:
         *ax.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False,
         fontsize=9, handletextpad=0.3, columnspacing=1.4,
     )  # fmt: skip
-
-
-def _cut(scores: Array, low: float, high: float) -> bool:
-    return bool(scores.min() < low or scores.max() > high)
-
-
-def _norm(low: float, high: float) -> Any:
-    from matplotlib.colors import Normalize
-
-    return Normalize(low, high)
 
 
 def _smooth(

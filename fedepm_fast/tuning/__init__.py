@@ -185,7 +185,7 @@ def tune(
         ).run(default, trials)  # fmt: skip
         made = [found(number) for number in range(min(trials, len(kept.trials)))]
         return TuneResult.of(
-            algorithm, as_objective(objective), made, axes, validation.weights,
+            algorithm, as_objective(objective), made, space=axes, fold_weights=validation.weights,
             maximize=maximize, settings={**described, **settings},
         )  # fmt: skip
 

@@ -126,33 +126,25 @@ class TuneResult:
 
     @classmethod
     def of(
-        cls,
-        algorithm: Algorithm,
-        objective: Objective,
-        trials: Sequence[TuneTrial],
-        space: Space,
-        weights: NDArray[np.float64],
-        *,
-        maximize: bool,
-        settings: dict[str, Any],
+        cls, algorithm: Algorithm, objective: Objective, trials: Sequence[TuneTrial], **known: Any
     ) -> TuneResult:
-        """From the trials of a tuning.
+        """From what was tuned and the trials of it; the best one and what it makes follow.
 
         Raises
         ------
         RuntimeError
             If none has a score.
         """
-        complete = [t for t in trials if t.state == "complete"]
+        complete = [t for t in trials if t.score is not None]
         if not complete:
             raise RuntimeError(
                 f"none of {len(trials)} trials has a score; the first: {trials[0].error}"
             )
-        sign = -1 if maximize else 1
-        best = min(complete, key=lambda t: (sign * t.score, t.number))  # type: ignore[operator]
+        sign = -1 if known["maximize"] else 1
+        best = min(complete, key=lambda t: (sign * (t.score or 0.0), t.number))
         if best.number:  # the first is what was given, and stays as open as that
             algorithm, objective = with_values(best.parameters, algorithm, objective)
-        return cls(algorithm, objective, tuple(trials), best, space, weights, maximize, settings)
+        return cls(algorithm, objective, tuple(trials), best, **known)
 
     @property
     def parameters(self) -> dict[str, Any]:
