@@ -65,8 +65,8 @@ def bars(shown: bool = True, *, transient: bool = False) -> Iterator[Callable[..
         def show(what: str, done: int, total: int, failed: int = 0) -> None:
             if what not in tasks:
                 tasks[what] = drawn.add_task(what, total=total, completed=done, failed="")
-            told = f"{failed} failed" if failed else ""
-            drawn.update(tasks[what], completed=done, failed=told)
+            text = f"{failed} failed" if failed else ""
+            drawn.update(tasks[what], completed=done, failed=text)
 
         yield show
 

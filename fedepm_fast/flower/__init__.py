@@ -221,9 +221,9 @@ class FedEPMStrategy(Strategy):
             arrays, metrics = content(message)
             client = check_int("client", metrics.get("client"), high=self.clients - 1)
             name = f"{client} {name}"
-            held = [other for other, i in self._client_of.items() if i == client]
-            if any(other in nodes for other in held):
-                raise ValueError(f"node {held[0]} is connected under this number")
+            known = [other for other, i in self._client_of.items() if i == client]
+            if any(other in nodes for other in known):
+                raise ValueError(f"node {known[0]} is connected under this number")
             scale: Any = metrics.get("scale")
             if client not in server.members and not server.join(
                 client, self._layout.vector(arrays), scale=scale
@@ -232,7 +232,7 @@ class FedEPMStrategy(Strategy):
         except Exception as error:  # whatever a client may send
             server.reject(name, str(error))
             return
-        for other in held:
+        for other in known:
             del self._client_of[other]
         self._client_of[node] = client
 
@@ -376,9 +376,9 @@ def _shared(parameters: dict[str, Any]) -> dict[str, Any]:
 def _recall(client: Client, context: Context) -> ClientState | None:
     if STATE not in context.state.array_records:
         return client.recall()
-    held = context.state[STATE]
+    arrays = context.state[STATE]
     iterations = context.state[f"{STATE}.iterations"]["iterations"]
-    return ClientState(held["w"].numpy(), held["before"].numpy(), iterations)
+    return ClientState(arrays["w"].numpy(), arrays["before"].numpy(), iterations)
 
 
 def _remember(client: Client, context: Context, state: ClientState) -> None:

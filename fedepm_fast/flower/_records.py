@@ -50,8 +50,8 @@ def as_dtype(name: str, array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[An
     if array.dtype != dtype:
         if dtype.kind in "iu":
             check_finite(f"array {name!r}", array)
-            held = np.iinfo(dtype)
-            array = np.clip(np.rint(array), max(held.min, -EXACT), min(held.max, EXACT))
+            limits = np.iinfo(dtype)
+            array = np.clip(np.rint(array), max(limits.min, -EXACT), min(limits.max, EXACT))
         with np.errstate(over="ignore"):  # found below
             array = np.asarray(array, dtype)
     check_finite(f"array {name!r}, as {dtype},", array)

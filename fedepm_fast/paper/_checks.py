@@ -73,8 +73,8 @@ def lines(wide: DataFrame, experiment: Experiment, along: str) -> Iterator[tuple
 
 def _where(cell: Mapping[str, float], experiment: Experiment | None = None) -> str:
     """A cell in words, by those of its parameters that vary in the experiment."""
-    told = [n for n in cell if experiment is None or experiment.varies(n)]
-    return ", ".join(f"{SYMBOLS[name]} {cell[name]:g}" for name in told)
+    varying = [n for n in cell if experiment is None or experiment.varies(n)]
+    return ", ".join(f"{SYMBOLS[name]} {cell[name]:g}" for name in varying)
 
 
 def _named(name: str, where: str) -> str:
@@ -122,7 +122,7 @@ def extreme(
     """An algorithm has the smallest (largest) median of `measures` in every cell."""
 
     def check(table: DataFrame) -> Checked:
-        tests, told = [], []
+        tests, parts = [], []
         gaps = medians(table, experiment, "gap_percent")
         for measure in measures:
             wide, show = medians(table, experiment, measure), _shower(measure)
@@ -137,8 +137,8 @@ def extreme(
                 )
                 where = _named(MEASURES[measure].short, _where(_cell(cell), experiment))
                 tests.append(Test(where, bool(holds), values))
-            told.append(f"{MEASURES[measure].short} {_ranges(wide[list(than)], show)}")
-        return Checked(tests, "; ".join(told))
+            parts.append(f"{MEASURES[measure].short} {_ranges(wide[list(than)], show)}")
+        return Checked(tests, "; ".join(parts))
 
     return check
 
@@ -165,8 +165,8 @@ def steady(experiment: Experiment, measures: Sequence[str], along: str) -> Check
             factors.append(line.max() / line.min())
             shown = f"{', '.join(map(show, line))} (factor {factors[-1]:.2f})"
             tests.append(Test(where, bool(factors[-1] <= NOT_GREATLY), shown))
-        told = "largest over smallest median {:.2f} to {:.2f}"
-        return Checked(tests, told.format(min(factors), max(factors)) if factors else "")
+        form = "largest over smallest median {:.2f} to {:.2f}"
+        return Checked(tests, form.format(min(factors), max(factors)) if factors else "")
 
     return check
 
@@ -218,8 +218,8 @@ def near_optimum(table: DataFrame) -> Checked:
             reason, count = Counter(runs["reasons"]).most_common(1)[0]
             shown += f", {count} of {len(runs)} runs stopped by {reason.replace('_', ' ')}"
         tests.append(Test(f"{label_of(name)}, {_where(cell)}", bool(gap <= bound), shown))
-    told = ", ".join(f"{label_of(n)} {g:.2f} %" for n, g in worst.items() if np.isfinite(g))
-    return Checked(tests, f"largest median gap: {told}")
+    text = ", ".join(f"{label_of(n)} {g:.2f} %" for n, g in worst.items() if np.isfinite(g))
+    return Checked(tests, f"largest median gap: {text}")
 
 
 def slower_growth(table: DataFrame) -> Checked:
@@ -234,22 +234,22 @@ def slower_growth(table: DataFrame) -> Checked:
             holds = of["fedepm"] - 1 <= FAR_SLOWER * (of[name] - 1)
             shown = f"x {of['fedepm']:.2f} against x {of[name]:.2f}"
             tests.append(Test(f"{rest}: {label_of(name)}", bool(holds), shown))
-    told = "; ".join(
+    text = "; ".join(
         f"{rest}: " + ", ".join(f"{label_of(n)} x {g:.2f}" for n, g in of.items())
         for rest, of in growth.items()
     )
-    return Checked(tests, f"from fewest to most local steps {told}")
+    return Checked(tests, f"from fewest to most local steps {text}")
 
 
 def rising_ratio(table: DataFrame) -> Checked:
     """The baselines' LCT in units of FedEPM's rises with the local steps."""
     wide = medians(table, _TABLE1, "local_time")
     ratios = wide.div(wide["fedepm"], axis=0)
-    tests, told = [], []
+    tests, parts = [], []
     for rest, name, line in lines(ratios, _TABLE1, "local_steps"):
         if name == "fedepm":
             continue
         where, shown = f"{rest}: {label_of(name)}/FedEPM", ", ".join(f"{v:.1f}" for v in line)
         tests.append(Test(where, _goes_with(line, 1), shown))
-        told.append(f"{where} {line.iloc[0]:.1f} to {line.iloc[-1]:.1f}")
-    return Checked(tests, "; ".join(told))
+        parts.append(f"{where} {line.iloc[0]:.1f} to {line.iloc[-1]:.1f}")
+    return Checked(tests, "; ".join(parts))

@@ -108,8 +108,8 @@ def _read(text: str) -> tuple[Claim, ...]:
         check = getattr(_checks, given.pop("check"))
         if given:
             check = check(**{**given, "experiment": EXPERIMENTS[given["experiment"]]})
-        told = criterion.format_map({**vars(_checks), **given})
-        return Claim(**said, criterion=told, check=check, timing=timing)
+        criterion = criterion.format_map({**vars(_checks), **given})
+        return Claim(**said, criterion=criterion, check=check, timing=timing)
 
     return tuple(map(claim, read["claim"]))
 

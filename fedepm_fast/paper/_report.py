@@ -85,8 +85,8 @@ def report(evaluation: Evaluation, drawings: Mapping[str, str]) -> str:
 
 def _verdicts(findings: Iterable[Finding]) -> str:
     counts = Counter(finding.verdict for finding in findings)
-    told = {v: v if counts[v] == 1 else _SEVERAL.get(v, v) for v in MARKS}
-    return ", ".join(f"{counts[v]} {told[v]}" for v in MARKS if counts[v] or v == HOLDS)
+    words = {v: v if counts[v] == 1 else _SEVERAL.get(v, v) for v in MARKS}
+    return ", ".join(f"{counts[v]} {words[v]}" for v in MARKS if counts[v] or v == HOLDS)
 
 
 def _section(title: str, content: str) -> str:

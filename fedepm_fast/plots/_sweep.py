@@ -219,8 +219,8 @@ def _check_histories(
     missing = [r for r in frame["run_id"] if r not in histories]
     if missing:
         raise ValueError(f"histories must hold every run, {len(missing)} are missing: {missing[0]}")
-    held = set.intersection(*(set(histories[r]) for r in frame["run_id"]))
-    known = [m for m in (*DRAWN, *OF_ROUND) if m in held]
+    common = set.intersection(*(set(histories[r]) for r in frame["run_id"]))
+    known = [m for m in (*DRAWN, *OF_ROUND) if m in common]
     for measure in measures:
         check_choice("measure", measure, ["mean_objective", *known])
 
@@ -302,8 +302,8 @@ def _panels(
         for name, value in chosen:
             part = part[part[name] == value]
         if chosen and (row == 0 or len(measures) == 1):
-            told = [f"{parameter_label(name)} = {value_label(value)}" for name, value in chosen]
-            ax.set_title(", ".join(told), fontsize=10)
+            title = [f"{parameter_label(name)} = {value_label(value)}" for name, value in chosen]
+            ax.set_title(", ".join(title), fontsize=10)
         bottom = row == rows - 1 or column >= len(grid[row + 1])
         panels.append(_Place(ax, part, measure, column == 0 or not facets, bottom))
     return figure, panels

@@ -171,11 +171,13 @@ def summarize_rounds(
     for key, group in table.groupby(list(keys), sort=True, dropna=False):
         series = [of_round(histories[row.run_id], measure, row.clients) for row in rows_of(group)]
         length = int(np.median([len(s) for s in series]))
-        held = np.stack([np.pad(s, (0, max(0, length - len(s))), "edge")[:length] for s in series])
-        rounds = np.flatnonzero(np.isfinite(held).all(axis=0))
+        values = np.stack(
+            [np.pad(s, (0, max(0, length - len(s))), "edge")[:length] for s in series]
+        )
+        rounds = np.flatnonzero(np.isfinite(values).all(axis=0))
         if not len(rounds):
             raise ValueError(f"measure must have values, {measure!r} has none in these histories")
-        low, median, high = INTERVALS[interval](held[:, rounds])
+        low, median, high = INTERVALS[interval](values[:, rounds])
         part = {"measure": measure, "round": rounds, "runs": len(series)}
         part |= {"lower": low, "median": median, "upper": high}
         parts.append(pandas.DataFrame({**dict(zip(keys, key, strict=True)), **part}))

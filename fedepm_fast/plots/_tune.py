@@ -183,16 +183,16 @@ def _surface(result: TuneResult, across: str, up: str) -> Figure:
 def _marked(result: TuneResult) -> list[tuple[TuneTrial, str, dict[str, Any]]]:
     """The algorithm as given and the best trial, what to call them, and how to draw them."""
 
-    def told(trial: TuneTrial, name: str) -> str:
+    def named(trial: TuneTrial, name: str) -> str:
         if trial.score is None:
             return f"{name}: {trial.state}"
         return f"{name}: {trial.score:.4f} ± {trial.standard_error:.4f}"
 
     if result.best is result.default:
-        return [(result.best, told(result.best, "as given, and best"), _BEST)]
+        return [(result.best, named(result.best, "as given, and best"), _BEST)]
     return [
-        (result.default, told(result.default, "as given"), _DEFAULT),
-        (result.best, told(result.best, "best"), _BEST),
+        (result.default, named(result.default, "as given"), _DEFAULT),
+        (result.best, named(result.best, "best"), _BEST),
     ]
 
 

@@ -122,9 +122,9 @@ def make_folds(
     loss = objective.changed(beta=0.0)
     made = []
     for k in range(folds):
-        held = of_row == k
-        counts = np.add.reduceat(held.astype(np.int64), data.offsets[:-1])
+        out = of_row == k
+        counts = np.add.reduceat(out.astype(np.int64), data.offsets[:-1])
         shares = (counts / data.client_sizes)[counts > 0]
-        train, held_out = (data.subset(np.flatnonzero(rows)) for rows in (~held, held))
+        train, held_out = (data.subset(np.flatnonzero(rows)) for rows in (~out, out))
         made.append(Fold(train, Problem(held_out, loss), shares))
     return made

@@ -35,10 +35,10 @@ def loss_score(fold: Fold, x: Array) -> float:
 def accuracy_score(fold: Fold, x: Array) -> float:
     """The share of the held-out rows whose label is predicted at `x`."""
     problem = fold.held_out
-    held = problem.data
-    predicted = problem.objective.predict(problem.margins(held.features, x))
-    right = np.add.reduceat((predicted == held.labels).astype(np.float64), held.offsets[:-1])
-    return fold.average(right / held.client_sizes)
+    data = problem.data
+    predicted = problem.objective.predict(problem.margins(data.features, x))
+    right = np.add.reduceat((predicted == data.labels).astype(np.float64), data.offsets[:-1])
+    return fold.average(right / data.client_sizes)
 
 
 #: What can be scored: the function, and whether more is better.
