@@ -33,7 +33,7 @@ COMMANDS: dict[str, Command] = {
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """All commands, with the options of what is registered now; of `only` one, if it is given."""
+    """All commands, with the options of what is registered now; or the one that is asked for."""
     app = typer.Typer(
         name="fedepm",
         help="FedEPM, the exact penalty method for federated learning.",
@@ -42,9 +42,10 @@ def make_app(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     app.callback()(_root)
-    for name, function in COMMANDS.items():
-        app.command(name)(command(function, whole=only in (None, name)))
-    app.add_typer(_runs.app, name="runs")
+    for name in [only] if only in COMMANDS else COMMANDS:
+        app.command(name)(command(COMMANDS[name], whole=only in (None, name)))
+    if only not in COMMANDS:
+        app.add_typer(_runs.app, name="runs")
     return app
 
 

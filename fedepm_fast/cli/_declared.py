@@ -24,7 +24,7 @@ KINDS = {
     "objective": ("losses", "Objective", "OBJECTIVES"),
     "mechanism": ("mechanisms", "Mechanism", "MECHANISMS"),
     "stopping": ("stopping.py", "StoppingRule", "RULES"),
-    "partition": ("data", "Partitioner", "PARTITIONERS"),
+    "partition": ("data/partition.py", "Partitioner", "PARTITIONERS"),
 }
 
 
@@ -46,7 +46,7 @@ def of_kind(kind: str) -> dict[str, dict[str, Parameter]]:
         for cls, declared in known.items()
         if declared.name and base in _ancestors(cls, known)
     }
-    module = folder.removesuffix(".py")
+    module = folder.removesuffix(".py").replace("/", ".")
     loaded = sys.modules.get(f"{__package__.rpartition('.')[0]}.{module}")
     for name in getattr(loaded, registry, ()):
         if name not in found:
