@@ -16,7 +16,7 @@
 
 Modules are imported on first use and functions compiled on first call, once: the machine code is
 kept on disk and is never served for other sources than those it came from. `warmup` compiles
-everything at once; `on_compile` calls back when a compilation really starts.
+them in advance; `on_compile` calls back when a compilation really starts.
 
 The folder is ``kernels/`` at the root of the repository and the package is
 ``fedepm_fast.kernels``; under any other name it would be a second copy of the same modules,
@@ -50,9 +50,11 @@ __all__ = ["on_compile", "warmup", *_MODULES]
 
 
 def warmup() -> tuple[str, ...]:
-    """Compile, or load from the cache, every kernel, for float64 and float32.
+    """Compile, or load from the cache, the kernels of all modules, for float64 and float32.
 
-    Returns the names of those that had to be compiled.
+    What only some calls need is left to them: the kernels for several threads, and those of `ens`
+    for a small number of clients, which are made for that number. Returns the names of the
+    kernels that had to be compiled.
     """
     for name in _MODULES:
         importlib.import_module(f".{name}", __name__)

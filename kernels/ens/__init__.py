@@ -38,7 +38,7 @@ from ._select import copy_narrow, copy_transposed, solve, statistics
 
 #: Work (numbers read) below which threads cost more than they bring.
 PARALLEL_FROM = 400_000
-#: Groups ahead of the present one whose cache lines are asked for: with few clients a group is
+#: Groups ahead of the present one that are prefetched: with few clients a group is
 #: soon done, with many it is long in the caches.
 AHEAD_FEW, AHEAD_MANY, MANY = 3, 2, 256
 AHEAD_NETWORK = 16

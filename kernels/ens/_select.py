@@ -136,8 +136,8 @@ def window(z, start, stride, m, weights, t, source, where, step):
     """The weight above t, the largest number <= t and the smallest > t, per lane.
 
     Row i of the m rows is the vector at flat index ``start + i*stride``. Of every four rows of
-    the array `source` (or None) the cache lines of two are asked for, at ``where + i*step``:
-    memory would be idle here.
+    the array `source` (or None) two are prefetched, at ``where + i*step``: memory would be idle
+    here.
     """
     w0 = w1 = w2 = w3 = splat(z, 0.0), splat(z, -np.inf), splat(z, np.inf)
     i = 0
@@ -176,7 +176,7 @@ def middle_by_bits(lo, hi):
     """The float halfway from lo to hi in the order of their bits; lo if none is between.
 
     Zeros of either sign count as one number here, though their bits differ: a middle that is
-    not strictly between would be asked for again and again.
+    not strictly between would come up again and again.
     """
     a, b = _ordered(to_bits(lo)), _ordered(to_bits(hi))
     middle = from_bits(_ordered((a & b) + ((a ^ b) >> 1)))
@@ -197,7 +197,7 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
 
     Parameters: the buffer's m rows, the clients' weights or None, their total and smallest,
     c = lam/eta, and the columns' mean and deviation. Rows of a later group, at ``where +
-    i*step`` of the array `source` (or None), are asked for on the way. A lane whose mean is not
+    i*step`` of the array `source` (or None), are prefetched on the way. A lane whose mean is not
     finite returns that mean.
     """
     width = lanes(buffer)
