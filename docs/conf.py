@@ -20,6 +20,7 @@ os.environ["NUMBA_DISABLE_JIT"] = "1"
 from sphinx.util import inspect  # noqa: E402
 
 import fedepm_fast  # noqa: E402
+import fedepm_fast.sklearn  # noqa: E402  scikit-learn looks at torch's classes, which are mocked below
 
 project = "fedepm_fast"
 author = "The fedepm_fast developers"
