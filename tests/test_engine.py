@@ -174,7 +174,7 @@ def test_diverging_runs_end_in_the_same_finite_state(algorithm, objective):
     got, want = both(algorithm, data, objective=objective, max_rounds=60)
     assert got.diverged == want.diverged
     assert all(np.isfinite(a).all() for a in (got.x, got.W, got.Z, got.history["objective"]))
-    assert_agree(got, want, rtol=1e-8)
+    assert_agree(got, want)
 
 
 # Callbacks and rules of the user's ----------------------------------------------------------
@@ -211,7 +211,7 @@ def test_callback_sees_every_round_and_changes_nothing(algorithm):
         seen[name] = infos
     for a, b in zip(*seen.values(), strict=True):
         assert a[2] == b[2] and a[5] == b[5] == 0.0
-        np.testing.assert_allclose(a[1], b[1], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(a[1], b[1], rtol=1e-12, atol=1e-12)
         assert a[3] == pytest.approx(b[3], abs=1e-3)
         assert a[4] == (b[4] if b[4] is None else pytest.approx(b[4], abs=1e-9))
 
@@ -228,8 +228,10 @@ def test_callback_and_limits_stop_alike(stop):
 @pytest.mark.parametrize("below", [0.0, 0.7, 0.68])
 def test_own_rule(below):
     data = small_data()
-    for algorithm in (FedEPM(mu0=5.0, noise="none"), SFedAvg(learning_rate=1e3)):
-        assert_agree(*both(algorithm, data, stopping=SmallEnough(below), max_rounds=9), rtol=1e-8)
+    rule = SmallEnough(below)
+    assert_agree(*both(FedEPM(mu0=5.0, noise="none"), data, stopping=rule, max_rounds=9))
+    # Each of 108 steps of this rate, far beyond what is stable, multiplies what rounding left.
+    assert_agree(*both(SFedAvg(learning_rate=1e3), data, stopping=rule, max_rounds=9), rtol=1e-8)
 
 
 def test_reasons_of_an_own_rule(tmp_path, monkeypatch):
