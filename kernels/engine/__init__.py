@@ -114,6 +114,8 @@ def copy_into(out, values):
 
 def reader(fields: Any) -> Any:
     """Makes of ``settings.constants`` the named tuple of this class, within compiled code."""
+    if JIT_DISABLED:
+        return lambda values: fields(*values)
     size = len(fields._fields)
 
     @device
