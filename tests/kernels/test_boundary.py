@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedepm_fast.federation.aggregation import aggregate
-from fedepm_fast.kernels import _boundary, losses
+from fedepm_fast.kernels import _boundary, _jit, losses
 from fedepm_fast.kernels import ens as ens_module
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.kernels.ens import ens
@@ -253,4 +253,4 @@ def test_more_threads_than_there_are_mean_as_many_as_there_are(n, rng):
         np.testing.assert_array_equal(
             laplace(0, 0, 0, 0, [1], n, threads=threads), laplace(0, 0, 0, 0, [1], n)
         )
-    assert _boundary.thread_count(2**70) == _boundary.most_threads()
+    assert _boundary.thread_count(2**70) == _jit.most_threads()
