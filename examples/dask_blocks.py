@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedepm_fast._extras import require
+from fedepm_fast._common.extras import require
 from fedepm_fast.kernels.ens import ens
 
 da = require("dask.array", "dask", "this example")

@@ -134,7 +134,7 @@ if TYPE_CHECKING:
         theory,
         tuning,
     )
-    from ._validation import ArgumentError, ArgumentTypeError, ArgumentValueError
+    from ._common.validation import ArgumentError, ArgumentTypeError, ArgumentValueError
     from .algorithms import FedEPM, SFedAvg, SFedProx
     from .callables import run_callables
     from .data import FederatedData, loaders, partition, sources, synthetic

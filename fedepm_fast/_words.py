@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._text import pairs
+from ._common.text import pairs
 
 if TYPE_CHECKING:
     from .result import Result

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._validation import check_array
+from ._common.validation import check_array
 from .algorithms import Algorithm
 from .callbacks import Callback
 from .kernels.noise import laplace

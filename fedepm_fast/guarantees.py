@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import replacing
-from ._validation import check_array
+from ._common.files import replacing
+from ._common.validation import check_array
 
 if TYPE_CHECKING:
     from .result import Result

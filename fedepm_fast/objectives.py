@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._validation import check_array, check_choice
+from ._common.validation import check_array, check_choice
 from .losses import OBJECTIVES, REGULARIZERS, Objective, as_objective
 from .losses.huber import Huber
 from .losses.least_squares import LeastSquares

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ._validation import check_int, check_real
+from ._common.validation import check_int, check_real
 from .randomness import COVER, SELECT, Randomness, bounded
 
 Clients = NDArray[np.intp]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import guarantees
-from ._validation import MAX_SEED, check_int
+from ._common.validation import MAX_SEED, check_int
 from .algorithms import Algorithm, FedEPM
 from .callbacks import Callback, RoundInfo, Rounds
 from .data import FederatedData, column_norms

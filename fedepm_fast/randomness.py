@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from ._validation import MAX_SEED, check_array, check_choice, check_int
+from ._common.validation import MAX_SEED, check_array, check_choice, check_int
 
 if TYPE_CHECKING:
     from .kernels.engine import _state as arrays

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._archives import read_arrays
-from ._extras import require
-from ._files import replacing
-from ._measures import Measure, add_measure, summary_of
+from ._common.archives import read_arrays
+from ._common.extras import require
+from ._common.files import replacing
+from ._common.measures import Measure, add_measure, summary_of
 from ._words import in_words
 from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
 from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED

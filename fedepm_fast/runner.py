@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import engine as engines
-from ._validation import check_array, check_choice, check_int
+from ._common.validation import check_array, check_choice, check_int
 from .algorithms import PRESETS, Algorithm
 from .callbacks import Callback
 from .data import FederatedData

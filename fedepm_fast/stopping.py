@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._validation import check_choice, check_real
+from ._common.validation import check_choice, check_real
 from .callbacks import Rounds
 from .kernels.engine import _loop as loop
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._validation import check_array, check_int, check_real
+from ._common.validation import check_array, check_int, check_real
 from .algorithms import FedEPM
 from .data import FederatedData
 from .objectives import Objective, Problem

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._extras import require
-from ._validation import check_array, check_int
+from ._common.extras import require
+from ._common.validation import check_array, check_int
 
 torch: Any = require("torch", "torch", "fedepm_fast.torch")
 

@@ -11,7 +11,7 @@ import pytest
 from commands import ROOT, fedepm
 
 from fedepm_fast import FedEPM, Store, Sweep, cli
-from fedepm_fast._validation import MAX_COUNT, check_int, check_real
+from fedepm_fast._common.validation import MAX_COUNT, check_int, check_real
 
 #: What a command needs beside the option that is tried, and what keeps it short.
 NEEDED = {

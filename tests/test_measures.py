@@ -11,7 +11,7 @@ import pytest
 from problems import small_data
 
 from fedepm_fast import FedEPM, Store, Sweep, run, sweep
-from fedepm_fast._measures import DRAWN, MEASURES, OF_RUN, label_of_measure
+from fedepm_fast._common.measures import DRAWN, MEASURES, OF_RUN, label_of_measure
 from fedepm_fast.result import Measure, add_measure
 from fedepm_fast.store._cells_table import QUARTILES
 

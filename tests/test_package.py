@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fedepm_fast
-from fedepm_fast import _extras
+from fedepm_fast._common import extras as _extras
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,9 +13,18 @@ import typer
 from commands import fedepm
 
 from fedepm_fast import FedEPM, Sweep, cli
-from fedepm_fast._docstrings import _entries, _sections
-from fedepm_fast._parameters import Among, Around, choice, flag, integer, param, parameters, real
-from fedepm_fast._validation import ArgumentError
+from fedepm_fast._common.docstrings import _entries, _sections
+from fedepm_fast._common.parameters import (
+    Among,
+    Around,
+    choice,
+    flag,
+    integer,
+    param,
+    parameters,
+    real,
+)
+from fedepm_fast._common.validation import ArgumentError
 from fedepm_fast.algorithms import ALGORITHMS
 from fedepm_fast.cli import _declared, _options
 from fedepm_fast.data.partition import PARTITIONERS
@@ -179,7 +188,7 @@ class Made:
     on: bool = param(True, check=flag, help="h", kw_only=True)
 
     def __post_init__(self):
-        from fedepm_fast._parameters import check_fields
+        from fedepm_fast._common.parameters import check_fields
 
         check_fields(self)
 

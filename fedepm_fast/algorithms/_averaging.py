@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import Around, param, real
+from .._common.parameters import Around, param, real
 from ..objectives import Problem
 from ._base import Algorithm
 from ._operators import penalty_parameter

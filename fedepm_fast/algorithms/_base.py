@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._docstrings import inherit_parameters
-from .._parameters import Among, Around, check_fields, choice, integer, param, real
-from .._registry import Registry
-from .._validation import check_choice
+from .._common.docstrings import inherit_parameters
+from .._common.parameters import Among, Around, check_fields, choice, integer, param, real
+from .._common.registry import Registry
+from .._common.validation import check_choice
 from ..mechanisms import Mechanism, PrivacyPlan, privacy_plan
 from ..noise import NOISE_MODELS
 from ..objectives import REGULARIZERS, Objective, Problem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import check_array, check_real
+from .._common.validation import check_array, check_real
 
 if TYPE_CHECKING:
     from .fedepm import FedEPM

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import Around, choice, param, real
-from .._validation import check_choice
+from .._common.parameters import Around, choice, param, real
+from .._common.validation import check_choice
 from ..mechanisms import (
     LARGEST,
     MECHANISMS,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import param, real
+from .._common.parameters import param, real
 from ._averaging import Averaging, learning_rate
 from ._base import PrivacyPlan
 from ._views import Array, AtClients, AtServer

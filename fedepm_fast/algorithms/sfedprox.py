@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .._parameters import Around, integer, param, real
+from .._common.parameters import Around, integer, param, real
 from ._averaging import Averaging, Constants, gradient_stages
 from ._base import PrivacyPlan
 from ._views import Array, AtClients

@@ -37,8 +37,8 @@ INTERRUPTED = 130
 def make_algorithm(name: str, given: Mapping[str, Any], *, lenient: bool = False) -> Algorithm:
     """The algorithm of that name from those options that are set; one that it has not is refused,
     or left out."""
-    from .._parameters import parameters
-    from .._validation import check_choice
+    from .._common.parameters import parameters
+    from .._common.validation import check_choice
     from ..algorithms import ALGORITHMS
 
     cls = ALGORITHMS[check_choice("algorithm", name, ALGORITHMS)]
@@ -119,7 +119,7 @@ def data_table(given: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def named_as_options(group: str) -> Iterator[None]:
     """Errors of the block name a parameter as its option is called."""
-    from .._validation import ArgumentError
+    from .._common.validation import ArgumentError
 
     try:
         yield
@@ -133,7 +133,7 @@ def named_as_options(group: str) -> Iterator[None]:
 
 def check_out(out: Path | None) -> Path | None:
     """Prove before any work that results can be written."""
-    from .._files import check_writable_folder
+    from .._common.files import check_writable_folder
 
     return None if out is None else check_writable_folder("out", out)
 
@@ -229,7 +229,7 @@ def write_json(path: Path, record: Any, paths: list[Path]) -> None:
     """Write a record and add its file to what was written."""
     import json
 
-    from .._files import replacing
+    from .._common.files import replacing
 
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")

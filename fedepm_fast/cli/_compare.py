@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._text import WIDTH, fill
+from .._common.text import WIDTH, fill
 from .._words import number, objective_text, snr_text
 from . import _common as common
 from . import _options as options
@@ -91,9 +91,9 @@ def compare(
 
 def check_plot(plot: Path | None, name: str = "plot") -> None:
     """Prove before any work that the figure can be drawn and written."""
-    from .._extras import require
-    from .._files import check_writable_file
-    from .._validation import check_choice
+    from .._common.extras import require
+    from .._common.files import check_writable_file
+    from .._common.validation import check_choice
 
     if plot is None:
         return

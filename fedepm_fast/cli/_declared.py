@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .._parameters import Parameter, parameters
+from .._common.parameters import Parameter, parameters
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._parameters import Parameter
+from .._common.parameters import Parameter
 from . import _declared
 
 Command = Callable[..., Any]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._text import fill
+from .._common.text import fill
 from . import _common as common
 from . import _options as options
 from ._common import INTERRUPTED, CommandFailed
@@ -41,9 +41,9 @@ def paper(
     Each distinct run of the experiments once; with 100 trials 7,200 runs. Finished runs are kept:
     after Ctrl-C or a crash the same command goes on.
     """
-    from .._extras import require
-    from .._files import check_writable_folder
-    from .._progress import bars
+    from .._common.extras import require
+    from .._common.files import check_writable_folder
+    from .._common.progress import bars
     from ..paper import evaluate
     from ..sweeps import SweepInterrupted
 

@@ -55,7 +55,7 @@ def audit(
     of fedepm run --private with the same options. With --preset, --noise or --epsilon: the
     paper's noise.
     """
-    from .._validation import check_int
+    from .._common.validation import check_int
     from ..privacy.audit import standard
 
     check_int("runs", runs, low=10)
@@ -153,7 +153,7 @@ def tradeoff(
     **given: Any,
 ) -> None:
     """What privacy costs: f(x)/m and accuracy against each client's total epsilon."""
-    from .._progress import bars
+    from .._common.progress import bars
     from ..data.sources import is_scaling_public
     from ..objectives import Logistic
     from ..privacy.tradeoff import tradeoff as compute
@@ -187,7 +187,7 @@ def tradeoff(
 
 def write(out: Path, found: Tradeoff, paths: list[Path]) -> None:
     """Runs as CSV and JSON, and the figure; each is appended to `paths` once whole."""
-    from .._files import write_csv
+    from .._common.files import write_csv
 
     common.write_json(out / "tradeoff.json", found.rows, paths)
     columns = {name: [row[name] for row in found.rows] for name in found.rows[0]}

@@ -49,7 +49,7 @@ def run(
 
     Without options: FedEPM on Adult, 100 clients, 12 local steps.
     """
-    from .._validation import MAX_SEED, check_int
+    from .._common.validation import MAX_SEED, check_int
     from ..runner import make_problem
 
     algorithm = given.get("algorithm", "fedepm")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._text import pairs, terminal_width
+from .._common.text import pairs, terminal_width
 from .._words import number
 from . import _options as options
 
 if TYPE_CHECKING:
-    from .._measures import Measure
+    from .._common.measures import Measure
     from ..store import Record, Store
     from ..store._cells_table import Summary
 
@@ -46,7 +46,7 @@ def list_(
     json: options.Json = False,
 ) -> None:
     """List runs: the parameters that vary, and what came out."""
-    from .._validation import check_int
+    from .._common.validation import check_int
     from ..store import Store
     from ..store._cells_table import varying
 
@@ -172,8 +172,8 @@ def export(
     where: Where = None,
 ) -> None:
     """Export runs as one tidy table."""
-    from .._files import check_writable_file
-    from .._validation import check_choice
+    from .._common.files import check_writable_file
+    from .._common.validation import check_choice
     from ..store import Store
 
     check_choice("suffix of the file", out.suffix.lower(), (".csv", ".parquet"))
@@ -225,7 +225,7 @@ def print_cells(
     table: Mapping[str, Sequence[Any]], by: Sequence[str] | None = None, quartiles: bool = False
 ) -> None:
     """The cells of a table of runs: medians, with quartiles if asked for."""
-    from .._measures import MEASURES
+    from .._common.measures import MEASURES
     from ..store._cells_table import summarize, varying
 
     names = varying(table) if by is None else list(by)

@@ -76,7 +76,7 @@ def sweep(
 
     where = _backend(backend, dask, ray)
     if jobs is not None:
-        from .._validation import check_int
+        from .._common.validation import check_int
 
         check_int("jobs", jobs, low=1)
     runs = Sweep.from_toml(spec, trials=trials)
@@ -116,7 +116,7 @@ def sweep(
 
 
 def _backend(backend: str | None, dask: str | None, ray: bool) -> dict[str, Any]:
-    from .._validation import check_choice
+    from .._common.validation import check_choice
 
     given = [
         name
@@ -137,7 +137,7 @@ def _backend(backend: str | None, dask: str | None, ray: bool) -> dict[str, Any]
 def _plot_options(runs: Sweep, plot: str) -> dict[str, Any]:
     """What to draw, checked before any run."""
     from .. import plots
-    from .._extras import require
+    from .._common.extras import require
     from ..store._cells_table import varying
 
     require("pandas", "tables", "--plot")

@@ -148,7 +148,7 @@ def _write(
 ) -> None:
     """Trials, summary, specification and figure; each is appended to `paths` once whole."""
     from .. import plots
-    from .._files import replacing
+    from .._common.files import replacing
 
     wanted = [plot] if plot is not None else []
     if out is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._extras import require
+from .._common.extras import require
 from ._columns import Columns, Held, Loaded
 
 

@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import ArgumentValueError, check_int, numbers_of_column, ordered_categories
+from .._common.validation import (
+    ArgumentValueError,
+    check_int,
+    numbers_of_column,
+    ordered_categories,
+)
 from ._csv import Text, is_missing, is_word
 from ._formats import beginning, has_svmlight
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._validation import (
+from .._common.validation import (
     MAX_SEED,
     ArgumentValueError,
     check_array,

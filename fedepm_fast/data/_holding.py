@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import (
+from .._common.validation import (
     ArgumentTypeError,
     ArgumentValueError,
     check_array,

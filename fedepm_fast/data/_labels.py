@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import ArgumentValueError, check_array, check_choice, check_values, numbers_of
+from .._common.validation import (
+    ArgumentValueError,
+    check_array,
+    check_choice,
+    check_values,
+    numbers_of,
+)
 
 TASKS = ("classification", "multiclass", "regression")
 

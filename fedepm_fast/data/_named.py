@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .._registry import Registry
-from .._validation import MAX_SEED, ArgumentValueError, check_int
+from .._common.registry import Registry
+from .._common.validation import MAX_SEED, ArgumentValueError, check_int
 from ._federated import FederatedData
 from ._scaling import column_norms, divide_columns
 from ._table import Table, one_client

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import check_finite
+from .._common.validation import check_finite
 
 _BLOCK = 1 << 16  # rows at a time, so that no temporary is as large as the table
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import check_int
+from .._common.validation import check_int
 from ._compressed import DAMAGED, open_file
 
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .._validation import ArgumentError, ArgumentValueError, check_choice, prefixed
+from .._common.validation import ArgumentError, ArgumentValueError, check_choice, prefixed
 from . import _svmlight
 from ._arrays import read_npy, read_npz, read_parquet
 from ._columns import Columns, Loaded

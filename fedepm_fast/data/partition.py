@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._parameters import check_fields, integer, param, real
-from .._validation import ArgumentTypeError, ArgumentValueError, check_values
+from .._common.parameters import check_fields, integer, param, real
+from .._common.validation import ArgumentTypeError, ArgumentValueError, check_values
 from ..randomness import SHUFFLE
 from ._holding import Frozen
 

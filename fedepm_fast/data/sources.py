@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._parameters import check_fields, integer, param, parameters
-from .._validation import (
+from .._common.parameters import check_fields, integer, param, parameters
+from .._common.validation import (
     MAX_SEED,
     ArgumentError,
     ArgumentTypeError,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit
 
-from .._validation import (
+from .._common.validation import (
     MAX_SEED,
     ArgumentTypeError,
     ArgumentValueError,

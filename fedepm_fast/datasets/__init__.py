@@ -6,7 +6,7 @@ and its licence. ``DATASETS`` has them all.
 
 from __future__ import annotations
 
-from .._validation import check_choice
+from .._common.validation import check_choice
 from ..data import DATASETS, Dataset, FederatedData
 from ..data.partition import Partitioner
 from .adult import ADULT, Adult, Table, adult, load_adult

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._archives import read_arrays
+from .._common.archives import read_arrays
 from ..data import Dataset, FederatedData, column_norms, divide_columns
 from ..data.partition import Partitioner
 

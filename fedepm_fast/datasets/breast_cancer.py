@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._extras import require
+from .._common.extras import require
 from ..data import Dataset
 from ..data.loaders import Loaded
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import check_finite, check_real
+from .._common.validation import check_finite, check_real
 from ..algorithms import Algorithm, Size
 from ..kernels import _boundary as boundary
 

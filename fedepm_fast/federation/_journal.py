@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._files import naming, sync
+from .._common.files import naming, sync
 
 Array = NDArray[Any]
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._archives import read_archive, write_archive
-from .._files import check_writable_folder, lock, remove_drafts, sync, unlock
+from .._common.archives import read_archive, write_archive
+from .._common.files import check_writable_folder, lock, remove_drafts, sync, unlock
 
 Array = NDArray[np.float64]
 

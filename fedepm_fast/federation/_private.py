@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._extras import require
-from .._validation import check_array, check_int
+from .._common.extras import require
+from .._common.validation import check_array, check_int
 from ..algorithms import AtClients, FedEPM
 from ..data import FederatedData
 from ..mechanisms import release, release_scale

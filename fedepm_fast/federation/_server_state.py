@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._archives import read_archive, read_without_digest, write_archive
-from .._files import check_writable_folder, lock, naming, remove_drafts, sync, unlock
+from .._common.archives import read_archive, read_without_digest, write_archive
+from .._common.files import check_writable_folder, lock, naming, remove_drafts, sync, unlock
 from ._journal import BLOCK_BYTES, Journal, write
 
 Array = NDArray[Any]

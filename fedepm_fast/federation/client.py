@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._archives import read_archive, read_without_digest, write_archive
-from .._files import check_writable_folder
-from .._validation import check_array, check_int
+from .._common.archives import read_archive, read_without_digest, write_archive
+from .._common.files import check_writable_folder
+from .._common.validation import check_array, check_int
 from ..algorithms import Algorithm, AtClients
 from ..randomness import CounterRandomness
 from ._checks import check_point, resolve

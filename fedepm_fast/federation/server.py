@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_int, check_real
+from .._common.validation import check_int, check_real
 from ..algorithms import Algorithm, AtServer
 from ..kernels.ens import ens
 from ..participation import clients_per_round, select

@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .._extras import require
-from .._validation import check_int, check_real
+from .._common.extras import require
+from .._common.validation import check_int, check_real
 from ..algorithms import FedEPM
 from ..federation.client import Client, ClientState, PrivateClient, UploadRefused
 from ..federation.server import Server

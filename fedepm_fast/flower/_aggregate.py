@@ -16,7 +16,7 @@ from flwr.serverapp.exception import AggregationError
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_finite, check_int, check_real
+from .._common.validation import check_choice, check_finite, check_int, check_real
 from ..federation.aggregation import aggregate
 from ._records import (
     ARRAYS,

@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord
 from numpy.typing import NDArray
 
-from .._validation import check_finite
+from .._common.validation import check_finite
 
 #: Names of the records of a message.
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._docstrings import inherit_parameters
-from .._parameters import Around, check_fields, choice, param, real
-from .._registry import LOSSES, Registry
-from .._validation import check_array, check_choice, check_parameters
+from .._common.docstrings import inherit_parameters
+from .._common.parameters import Around, check_fields, choice, param, real
+from .._common.registry import LOSSES, Registry
+from .._common.validation import check_array, check_choice, check_parameters
 from ..kernels._labels import check_labels
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from .._parameters import param, real
+from .._common.parameters import param, real
 from ._base import Array, Objective
 
 if TYPE_CHECKING:

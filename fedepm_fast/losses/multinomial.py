@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from .._parameters import integer, param
+from .._common.parameters import integer, param
 from ._base import Array, Objective
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .._validation import check_choice, check_real
+from .._common.validation import check_choice, check_real
 from ._base import OBJECTIVES, Array, Objective
 
 if TYPE_CHECKING:

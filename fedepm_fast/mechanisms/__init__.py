@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._parameters import parameters
-from .._validation import check_choice, check_parameters
+from .._common.parameters import parameters
+from .._common.validation import check_choice, check_parameters
 from ._base import MECHANISMS, Law, Mechanism, at_least
 from ._paper import PaperNoise
 from ._release import release, release_scale

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._docstrings import inherit_parameters
-from .._parameters import check_fields, flag, param, real
-from .._registry import Registry
+from .._common.docstrings import inherit_parameters
+from .._common.parameters import check_fields, flag, param, real
+from .._common.registry import Registry
 
 if TYPE_CHECKING:
     from ..randomness import Randomness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .._validation import check_real
+from .._common.validation import check_real
 from ..guarantees import NO_GUARANTEE
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._extras import require
-from .._validation import check_array, check_choice, check_real
+from .._common.extras import require
+from .._common.validation import check_array, check_choice, check_real
 from ._base import MECHANISMS, Law
 from ._sensitivity import LARGEST
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._validation import check_array, check_finite, check_real
+from .._common.validation import check_array, check_finite, check_real
 from ..data import FederatedData
 from ._base import Array, Mechanism
 

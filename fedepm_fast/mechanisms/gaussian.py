@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._parameters import param, real
-from .._validation import check_int, check_real
+from .._common.parameters import param, real
+from .._common.validation import check_int, check_real
 from ._base import Array, Law, Mechanism, each_pair, in_words
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._parameters import param, real
-from .._validation import check_int, check_real
+from .._common.parameters import param, real
+from .._common.validation import check_int, check_real
 from ..randomness import laplace_quantile
 from ._base import Array, Law, Mechanism, each_pair, in_words
 
@@ -163,7 +163,7 @@ def laplace_epsilon(epsilon_per_upload: float, compositions: int, delta: float =
 
 @functools.lru_cache(_CACHED)
 def _laplace_epsilon(eps: float, count: int, delta: float) -> float:
-    from .._extras import require
+    from .._common.extras import require
 
     pld = require(
         "dp_accounting.pld.privacy_loss_distribution", "privacy", "a delta of Laplace noise"

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._extras import require
-from .._files import check_writable_folder, replacing
-from .._measures import DRAWN
-from .._validation import MAX_SEED, check_int
+from .._common.extras import require
+from .._common.files import check_writable_folder, replacing
+from .._common.measures import DRAWN
+from .._common.validation import MAX_SEED, check_int
 from ..plots._tables import Histories, summarize
 from ._claims import Finding, judge
 from ._compute import SPLIT, Progress, _compute, optima

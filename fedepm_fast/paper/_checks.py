@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .._measures import MEASURES
+from .._common.measures import MEASURES
 from ..algorithms import label_of
 from ._experiments import ALGORITHM_NAMES, EXPERIMENTS, PARAMETERS, Experiment
 

@@ -11,7 +11,7 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._grid import as_axis
+from .._common.grid import as_axis
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._validation import check_choice, check_real
+from .._common.validation import check_choice, check_real
 from ..algorithms import label_of
 from ._draw import lined, words
 from ._style import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._measures import MEASURES, Measure
+from .._common.measures import MEASURES, Measure
 from ..algorithms import label_of
 from ._style import ink, marks, paper
 from ._tables import (

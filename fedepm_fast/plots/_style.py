@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._extras import require
-from .._files import replacing
-from .._validation import check_choice
+from .._common.extras import require
+from .._common.files import replacing
+from .._common.validation import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from .._measures import DRAWN, OF_ROUND, label_of_measure
-from .._validation import check_choice
+from .._common.measures import DRAWN, OF_ROUND, label_of_measure
+from .._common.validation import check_choice
 from ._draw import (
     Panel,
     boxes,

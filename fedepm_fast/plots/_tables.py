@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._extras import require
-from .._measures import DRAWN
-from .._parameters import parameters as of_class
-from .._validation import check_choice
+from .._common.extras import require
+from .._common.measures import DRAWN
+from .._common.parameters import parameters as of_class
+from .._common.validation import check_choice
 from ..algorithms import ALGORITHMS
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import MAX_SEED, check_int, check_real
+from .._common.validation import MAX_SEED, check_int, check_real
 from ..algorithms import FedEPM
 from ..data import FederatedData
 from ..objectives import Logistic, Problem

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._validation import check_real
+from .._common.validation import check_real
 
 #: Total epsilon, and the best settings of the grid: rounds, local steps, mu0, start, aggregation.
 #: Few rounds are what matters, for the budget is split over them; with a small one uploads are

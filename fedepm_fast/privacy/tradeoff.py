@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._validation import MAX_SEED, check_int, check_real
+from .._common.validation import MAX_SEED, check_int, check_real
 from ..algorithms import FedEPM
 from ..data import FederatedData
 from ..guarantees import share_a_seed

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax, softmax
 
-from .._docstrings import inherit_parameters
-from .._extras import require
-from .._validation import check_choice, check_real
+from .._common.docstrings import inherit_parameters
+from .._common.extras import require
+from .._common.validation import check_choice, check_real
 from ..losses import Objective
 from ..losses.huber import Huber
 from ..losses.least_squares import LeastSquares

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from .._extras import require
-from .._files import replacing, write_csv
-from .._measures import MEASURES, OF_RUN
+from .._common.extras import require
+from .._common.files import replacing, write_csv
+from .._common.measures import MEASURES, OF_RUN
 from ._file import StoreError, explained, open_store, transaction
 from ._reading import AMONG, COLUMNS, Reader, listed
 from ._record import Array, Record

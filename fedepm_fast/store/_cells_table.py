@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._measures import MEASURES, OF_RUN
+from .._common.measures import MEASURES, OF_RUN
 
 #: Measures that have quartiles.
 QUARTILES = tuple(name for name in OF_RUN if MEASURES[name].quartiles)

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .._measures import OF_RUN
+from .._common.measures import OF_RUN
 from ._file import StoreError
 from ._record import Array, decoded, guarantee_of
 from ._rows import CHECKED, KINDS, checksum, history_checksum

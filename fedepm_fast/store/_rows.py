@@ -11,8 +11,8 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from .._measures import MEASURES, OF_RUN
-from .._validation import MAX_SEED, check_int
+from .._common.measures import MEASURES, OF_RUN
+from .._common.validation import MAX_SEED, check_int
 from ._record import Record
 
 #: Columns of runs that the checksum of a row is of, in its order.

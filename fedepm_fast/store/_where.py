@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._grid import as_axis, is_axis
+from .._common.grid import as_axis, is_axis
 
 Where = Mapping[str, Any] | Iterable[str] | None
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from .._grid import grid
-from .._progress import counting
-from .._validation import check_int
+from .._common.grid import grid
+from .._common.progress import counting
+from .._common.validation import check_int
 from ..result import DivergenceWarning
 from ..store import Store
 from ._backends import make_backend

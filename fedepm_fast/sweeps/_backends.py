@@ -15,9 +15,9 @@ from time import sleep
 from typing import Any
 
 from .. import __version__
-from .._extras import require
-from .._threads import ThreadPool, cpus
-from .._validation import check_choice, check_int
+from .._common.extras import require
+from .._common.threads import ThreadPool, cpus
+from .._common.validation import check_choice, check_int
 from ._cells import Cell
 from ._execute import Done, Task, execute_elsewhere, execute_task, install
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
-from .._parameters import param
-from .._validation import check_choice, check_int
+from .._common.parameters import param
+from .._common.validation import check_choice, check_int
 from ..algorithms import ALGORITHMS, PRESETS, Algorithm, Size
 from ..data.sources import Source
 from ..objectives import OBJECTIVES, Logistic, Objective, ScalarLoss, as_objective

@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from .._progress import Counting
+from .._common.progress import Counting
 from ..store import Store
 from ._backends import Backend
 from ._execute import Done, Item, record_of

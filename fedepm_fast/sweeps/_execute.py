@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from .. import __version__
-from .._measures import measured
+from .._common.measures import measured
 from ..data import FederatedData
 from ..guarantees import share_a_seed
 from ..randomness import split_seed

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .._grid import as_axis, check_zips, combinations, is_axis
-from .._parameters import parameters
-from .._validation import check_choice, prefixed
+from .._common.grid import as_axis, check_zips, combinations, is_axis
+from .._common.parameters import parameters
+from .._common.validation import check_choice, prefixed
 from ..algorithms import ALGORITHMS, Algorithm
 from ..data import sources
 from ..mechanisms import MECHANISMS, as_mechanism

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from .._grid import as_axis, check_count, grid, is_axis
-from .._validation import MAX_SEED, check_int
+from .._common.grid import as_axis, check_count, grid, is_axis
+from .._common.validation import MAX_SEED, check_int
 from ..algorithms import Algorithm
 from ..data import FederatedData
 from ..data.partition import Partitioner

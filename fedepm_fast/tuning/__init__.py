@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from .._progress import counting
-from .._threads import cpus
-from .._validation import MAX_SEED, check_choice, check_int
+from .._common.progress import counting
+from .._common.threads import cpus
+from .._common.validation import MAX_SEED, check_choice, check_int
 from ..algorithms import PRESETS, Algorithm
 from ..data import FederatedData
 from ..objectives import Objective, as_objective

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import MAX_SEED, check_choice, check_int
+from .._common.validation import MAX_SEED, check_choice, check_int
 from ..data import FederatedData
 from ..objectives import Objective, Problem
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._extras import require
-from .._files import write_csv
+from .._common.extras import require
+from .._common.files import write_csv
 from ..algorithms import Algorithm
 from ..objectives import Objective
 from ._scores import mean_and_error

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._threads import ThreadPool
+from .._common.threads import ThreadPool
 from ..algorithms import Algorithm
 from ..data import FederatedData
 from ..objectives import Objective

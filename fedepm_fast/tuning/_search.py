@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._extras import require
-from .._validation import check_choice
+from .._common.extras import require
+from .._common.validation import check_choice
 from ..result import DivergenceWarning
 from ._space import Space
 from ._storage import KeptTrials

@@ -10,9 +10,9 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from .._grid import is_axis
-from .._parameters import Among, parameters
-from .._validation import check_choice, check_int, check_real, prefixed
+from .._common.grid import is_axis
+from .._common.parameters import Among, parameters
+from .._common.validation import check_choice, check_int, check_real, prefixed
 from ..algorithms import Algorithm
 from ..objectives import Objective
 from ..store._where import as_number

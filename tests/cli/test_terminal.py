@@ -11,7 +11,7 @@ import pytest
 from commands import COMPILING, fedepm
 
 from fedepm_fast import FedEPM, Result, Store, Sweep, cli, run, sweep
-from fedepm_fast._text import fill, pairs
+from fedepm_fast._common.text import fill, pairs
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.result import NO_GUARANTEE
 

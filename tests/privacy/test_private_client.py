@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from problems import small_data
 from scipy import stats
 
-from fedepm_fast import FedEPM, _files, run
+from fedepm_fast import FedEPM, run
+from fedepm_fast._common import files as _files
 from fedepm_fast.federation._ledger import Entry, Ledger
 from fedepm_fast.federation.client import PrivateClient, UploadRefused
 from fedepm_fast.federation.server import Server

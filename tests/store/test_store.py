@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedepm_fast import Store, StoreError
-from fedepm_fast._measures import OF_RUN
+from fedepm_fast._common.measures import OF_RUN
 from fedepm_fast.store import _history
 from fedepm_fast.store._file import APPLICATION, SCHEMA
 from fedepm_fast.store._record import Record

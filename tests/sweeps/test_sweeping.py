@@ -12,8 +12,8 @@ from problems import small_data
 from small_sweeps import TIMES, small_sweep, timeless
 
 from fedepm_fast import FedEPM, SFedAvg, SFedProx, Store, Sweep, datasets, run, sweep
-from fedepm_fast._measures import OF_RUN
-from fedepm_fast._progress import counting
+from fedepm_fast._common.measures import OF_RUN
+from fedepm_fast._common.progress import counting
 from fedepm_fast.data import sources
 from fedepm_fast.randomness import split_seed
 from fedepm_fast.sweeps import SweepInterrupted, _backends, _execute

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels._boundary import (
+from ..kernels._boundary import (
     MAX_COUNT,
     MAX_SEED,
     ArgumentError,
@@ -23,8 +23,8 @@ from .kernels._boundary import (
     shown,
     view,
 )
-from .kernels._boundary import integer as check_int
-from .kernels._boundary import real as check_real
+from ..kernels._boundary import integer as check_int
+from ..kernels._boundary import real as check_real
 
 __all__ = [
     "MAX_COUNT",

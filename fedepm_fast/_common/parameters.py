@@ -21,14 +21,14 @@ _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 @dataclass(frozen=True)
 class Check:
-    """A check of `fedepm_fast._validation`, called with the name and the value of an argument."""
+    """A check of `fedepm_fast._common.validation`, called with an argument's name and value."""
 
     function: str
     arguments: tuple[Any, ...] = ()
     bounds: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, name: str, value: Any) -> Any:
-        from . import _validation
+        from . import validation as _validation
 
         check = getattr(_validation, self.function)
         return check(name, value, *self.arguments, **dict(self.bounds))
@@ -52,7 +52,7 @@ def choice(options: Iterable[str]) -> Check:
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that only counts as such."""
     if not isinstance(value, bool):
-        from ._validation import ArgumentTypeError
+        from .validation import ArgumentTypeError
 
         raise ArgumentTypeError(name, f"must be True or False, got {value!r}")
     return value

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import replacing
+from .files import replacing
 
 Array = NDArray[Any]
 

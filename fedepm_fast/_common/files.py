@@ -204,7 +204,7 @@ def _check(name: str, kind: str, path: Path, prove: Callable[[], None]) -> Path:
         except OSError as error:
             reason = error.strerror or str(error)
     if reason is not None:
-        from ._validation import ArgumentValueError
+        from .validation import ArgumentValueError
 
         raise ArgumentValueError(name, f"must be a {kind} to write to, got {path}: {reason}")
     return path

@@ -1,0 +1,1 @@
+"""What every layer may use: parameters and their checks, the registry, files, text, threads."""
