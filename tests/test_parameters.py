@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import pickle
 import re
 from dataclasses import dataclass
@@ -152,6 +153,9 @@ def own():
             0.25, check=real(low=0.0, high=1.0, open_high=True), help="how much", symbol="$d$"
         )
         plain: int = 3
+        pair: tuple[float, ...] = (1.0, 2.0)
+        table: dict[str, int] | None = None
+        rounds: int = 7  # which is what the command itself calls something else
 
         name = "damped"
 
@@ -166,6 +170,15 @@ def test_an_own_algorithm_has_options_keys_and_errors(own, capsys, tmp_path):
     text = re.sub(r"\s+", " ", out)
     assert code == 0 and "--damping <float> damped: how much. [default: 0.25]" in text
     assert ("--plain" in text and "damped, fedepm" in text) or "fedepm, scaffold" in text
+    assert "--pair" in text and "[default: 1.0,2.0]" in text and "--table" not in text
+    for name in ("fedepm", "damped"):
+        code, out, err = fedepm(
+            capsys, "run", "--algorithm", name, "--clients", 5, "--rounds", 2, "--json"
+        )
+        assert (code, err) == (0, "") and json.loads(out)["rounds"] == 2
+    assert json.loads(out)["algorithm"] == "damped"
+    code, out, err = fedepm(capsys, "run", "--algorithm", "damped", "--pair", "1,b")
+    assert err == "error: --pair must be numbers separated by commas, got '1,b'\n"
     code, out, err = fedepm(capsys, "run", "--algorithm", "damped", "--damping", "1")
     assert (code, out) == (2, "")
     assert err == "error: --damping must be a finite number in [0, 1), got 1.0\n"

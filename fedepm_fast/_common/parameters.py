@@ -124,6 +124,8 @@ class Parameter:
     @property
     def kind(self) -> type | None:
         """The type of its values as text can give them: int, float, str or bool."""
+        if "[" in self.annotation.removeprefix("Optional[") and not self.several:
+            return None
         words = re.findall(r"\w+", self.annotation)
         return next((_KINDS[word] for word in words if word in _KINDS), None)
 

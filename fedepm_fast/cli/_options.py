@@ -63,8 +63,8 @@ def of_group(group: str) -> dict[str, Parameter]:
     """The parameters that a group of options sets, by the name of the option.
 
     ``algorithm``, ``objective``, ``mechanism`` and ``data`` have those of everything that is
-    registered, after the choice of one; ``algorithm:fedepm`` those of one alone; ``settings``
-    those of a run.
+    registered, after the choice of one, but for what a user's own calls as a run calls something
+    else; ``algorithm:fedepm`` those of one alone; ``settings`` those of a run.
     """
     group, _, only = group.partition(":")
     if group == "settings":
@@ -83,7 +83,11 @@ def of_group(group: str) -> dict[str, Parameter]:
             **_options({**{name: partitions[name] for name in names}, **sources}),
             "scale": SCALE,
         }
-    things = _declared.of_kind(group)
+    settings = _declared.of_class("sweeps/_cells.py", "Cell")
+    things = {
+        thing: {name: of for name, of in its.items() if of.option not in settings}
+        for thing, its in _declared.of_kind(group).items()
+    }
     if only:
         return _options({"": things[only]})
     return {group: _chosen(group, things), **_options(things)}
@@ -137,6 +141,8 @@ def option(parameter: Parameter) -> inspect.Parameter:
     if kind is bool and parameter.default is not False:
         name += f"/--no-{name[2:]}"
     default = parameter.default
+    if parameter.several and default is not None:
+        default = ",".join(map(str, default))
     shown: Any = True if parameter.shown is None else parameter.shown
     info = typer.Option(
         name, help=_sentence(parameter.help), show_default=shown, metavar=parameter.metavar
@@ -174,11 +180,13 @@ def command(function: Command, *, whole: bool = True) -> Command:
     own = dict(inspect.signature(function, eval_str=True).parameters)
     wants_context = own.pop("ctx", None) is not None
     own = {name: p for name, p in own.items() if p.kind is not p.VAR_KEYWORD}
+    # What the command itself is told has the name, whatever a user's own class calls its fields.
+    made = {name: of for name, of in made.items() if name not in own}
 
     @wraps(function)
     def called(ctx: typer.Context, **values: Any) -> Any:
-        given = {name: _value(made[name], values.pop(name)) for name in made}
-        given = {name: value for name, value in given.items() if was_given(ctx, name)}
+        given = {name: values.pop(name) for name in made}
+        given = {n: _value(made[n], value) for n, value in given.items() if was_given(ctx, n)}
         return function(**({"ctx": ctx} if wants_context else {}), **values, **given)
 
     first = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
