@@ -57,7 +57,7 @@ x = rounds(
     ROUNDS,
     problem.rows.arrays,
     problem.reg,
-    algorithm.steps(problem),
+    algorithm.steps(problem.data.client_sizes),
     losses.workspace(problem.rows),
     np.empty((M + 1) * group_size(Z)),
     W,

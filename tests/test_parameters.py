@@ -34,7 +34,7 @@ from fedepm_fast.mechanisms import MECHANISMS
 from fedepm_fast.objectives import OBJECTIVES
 from fedepm_fast.stopping import RULES
 
-#: Everything that is registered and has parameters which are options, by kind and name.
+#: Everything of the package's that has parameters which are options, by kind and name.
 THINGS = {
     (kind, name): registry[name]
     for kind, registry in {
@@ -45,6 +45,7 @@ THINGS = {
         "source": {"synthetic": Synthetic, "file": Reading},
     }.items()
     for name in registry
+    if registry[name].__module__.startswith("fedepm_fast.")  # not what other tests define
 }
 #: The group of options that a kind's parameters are in.
 GROUPS = {"partition": "data", "source": "data"}

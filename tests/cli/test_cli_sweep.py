@@ -176,7 +176,7 @@ def test_a_specification_of_a_loss_with_a_parameter():
         ({"source = \"synthetic\"": "source = 'no.csv'", "samples = 60": "",
           "features = 3": ""}, "no data file at"),
         ({"source = \"synthetic\"": "source = 7", "samples = 60": "", "features = 3": ""},
-         "[data] source must be 'adult', 'breast_cancer', 'synthetic' or the path"),
+         "[data] source must be 'adult', 'breast_cancer', "),
         ({"source = \"synthetic\"": "partition = ['random', 'magic']", "samples = 60": "",
           "features = 3": ""}, "[data] partition must be one of 'random', 'equal', 'dirichlet'"),
         ({"source = \"synthetic\"": "partition = 'equal'\nconcentration = 1", "samples = 60": "",
