@@ -141,16 +141,16 @@ def own():
     """An algorithm that is defined here, and forgotten afterwards."""
 
     @dataclass(frozen=True)
-    class Damped(FedEPM):
-        """FedEPM, damped.
+    class Slowed(FedEPM):
+        """FedEPM, slowed.
 
         Parameters
         ----------
-        damping : float
+        slowing : float
             In [0, 1).
         """
 
-        damping: float = param(
+        slowing: float = param(
             0.25, check=real(low=0.0, high=1.0, open_high=True), help="how much", symbol="$d$"
         )
         plain: int = 3
@@ -158,38 +158,37 @@ def own():
         table: dict[str, int] | None = None
         rounds: int = 7  # which is what the command itself calls something else
 
-        name = "damped"
+        name = "slowed"
 
-    yield Damped
-    del ALGORITHMS._found["damped"]
+    yield Slowed
+    del ALGORITHMS._found["slowed"]
 
 
 def test_an_own_algorithm_has_options_keys_and_errors(own, capsys, tmp_path):
-    assert parameters(own)["damping"].label == "damping $d$"
+    assert parameters(own)["slowing"].label == "slowing $d$"
     assert parameters(own)["plain"].kind is int
     code, out, _ = fedepm(capsys, "run", "--help")
     text = re.sub(r"\s+", " ", out)
-    assert code == 0 and "--damping <float> damped: how much. [default: 0.25]" in text
-    assert ("--plain" in text and "damped, fedepm" in text) or "fedepm, scaffold" in text
+    assert code == 0 and "--slowing <float> slowed: how much. [default: 0.25]" in text
     assert "--pair" in text and "[default: 1.0,2.0]" in text and "--table" not in text
-    for name in ("fedepm", "damped"):
+    for name in ("fedepm", "slowed"):
         code, out, err = fedepm(
             capsys, "run", "--algorithm", name, "--clients", 5, "--rounds", 2, "--json"
         )
         assert (code, err) == (0, "") and json.loads(out)["rounds"] == 2
-    assert json.loads(out)["algorithm"] == "damped"
-    code, out, err = fedepm(capsys, "run", "--algorithm", "damped", "--pair", "1,b")
+    assert json.loads(out)["algorithm"] == "slowed"
+    code, out, err = fedepm(capsys, "run", "--algorithm", "slowed", "--pair", "1,b")
     assert err == "error: --pair must be numbers separated by commas, got '1,b'\n"
-    code, out, err = fedepm(capsys, "run", "--algorithm", "damped", "--damping", "1")
+    code, out, err = fedepm(capsys, "run", "--algorithm", "slowed", "--slowing", "1")
     assert (code, out) == (2, "")
-    assert err == "error: --damping must be a finite number in [0, 1), got 1.0\n"
+    assert err == "error: --slowing must be a finite number in [0, 1), got 1.0\n"
     path = tmp_path / "own.toml"
     path.write_text(
-        '[data]\nsource = "synthetic"\n[algorithm]\nname = "damped"\ndamping = [0.1, 0.2]\n'
+        '[data]\nsource = "synthetic"\n[algorithm]\nname = "slowed"\nslowing = [0.1, 0.2]\n'
     )
     cells = Sweep.from_toml(path).cells
-    assert [cell.parameters["damping"] for cell in cells] == [0.1, 0.2]
-    assert "damping : float" in own.__doc__ and "local_steps : int" in own.__doc__
+    assert [cell.parameters["slowing"] for cell in cells] == [0.1, 0.2]
+    assert "slowing : float" in own.__doc__ and "local_steps : int" in own.__doc__
 
 
 @dataclass(frozen=True)
