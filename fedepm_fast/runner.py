@@ -80,13 +80,15 @@ def run(
 
     Parameters
     ----------
-    algorithm : FedEPM, SFedAvg or SFedProx
-        What to run, with its parameters.
+    algorithm : Algorithm
+        What to run, with its parameters: `FedEPM`, `SFedAvg`, `SFedProx`, `Scaffold` or one of
+        your own.
     data : FederatedData
         The clients' rows.
     objective : str or Objective
         ``"logistic"``, ``"squared_hinge"``, ``"multinomial"``, ``"least_squares"``,
-        ``"huber"``, or an object with its own ``beta``.
+        ``"huber"``, ``"poisson"``, the name of one of your own, or an object with its own
+        ``beta``.
     seed, trial : int
         The result is a pure function of these two and the other arguments. The seed is 0 by
         default; with a mechanism it is drawn from the operating system, for runs that share one
