@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from time import perf_counter
+from types import FunctionType
 from typing import Any, Protocol
 
 import numpy as np
@@ -175,12 +176,20 @@ class _Compiled:
 
     def __init__(self, algorithm: Algorithm, problem: Problem, plan: PrivacyPlan | None) -> None:
         from .kernels import engine as kernel  # loads Numba
+        from .kernels._jit import JIT_DISABLED
         from .kernels.losses import objective_device, workspace
 
         noise = algorithm.noise_model
+        stages = algorithm.stages(objective_device(problem.rows))
+        for stage in stages:
+            if isinstance(stage, FunctionType) and not JIT_DISABLED:
+                raise TypeError(
+                    f"stages of {type(algorithm).__name__} must be compiled with "
+                    f"fedepm_fast.kernels.engine.stage, got the function {stage.__name__}"
+                )
         self._engine = kernel.Engine(
             problem.rows,
-            *algorithm.stages(objective_device(problem.rows)),
+            *stages,
             law=noise.law.rows,
             private=noise.private,
         )

@@ -7,13 +7,14 @@ import inspect
 import json
 import pickle
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 
 import pytest
 import typer
 from commands import fedepm
 
 from fedepm_fast import FedEPM, Sweep, cli
+from fedepm_fast._common import declared as _declared
 from fedepm_fast._common.docstrings import _entries, _sections
 from fedepm_fast._common.parameters import (
     Among,
@@ -27,11 +28,11 @@ from fedepm_fast._common.parameters import (
 )
 from fedepm_fast._common.validation import ArgumentError
 from fedepm_fast.algorithms import ALGORITHMS
-from fedepm_fast.cli import _declared, _options
+from fedepm_fast.cli import _options
 from fedepm_fast.data.partition import PARTITIONERS
 from fedepm_fast.data.sources import Reading, Synthetic
-from fedepm_fast.mechanisms import MECHANISMS
-from fedepm_fast.objectives import OBJECTIVES
+from fedepm_fast.mechanisms import MECHANISMS, Mechanism
+from fedepm_fast.objectives import OBJECTIVES, Objective
 from fedepm_fast.stopping import RULES
 
 #: Everything of the package's that has parameters which are options, by kind and name.
@@ -153,10 +154,9 @@ def own():
         slowing: float = param(
             0.25, check=real(low=0.0, high=1.0, open_high=True), help="how much", symbol="$d$"
         )
-        plain: int = 3
+        plain: int = 3  # without a word
         pair: tuple[float, ...] = (1.0, 2.0)
         table: dict[str, int] | None = None
-        rounds: int = 7  # which is what the command itself calls something else
 
         name = "slowed"
 
@@ -170,6 +170,7 @@ def test_an_own_algorithm_has_options_keys_and_errors(own, capsys, tmp_path):
     code, out, _ = fedepm(capsys, "run", "--help")
     text = re.sub(r"\s+", " ", out)
     assert code == 0 and "--slowing <float> slowed: how much. [default: 0.25]" in text
+    assert "--plain <int> Of slowed. [default: 3]" in text
     assert "--pair" in text and "[default: 1.0,2.0]" in text and "--table" not in text
     for name in ("fedepm", "slowed"):
         code, out, err = fedepm(
@@ -189,6 +190,38 @@ def test_an_own_algorithm_has_options_keys_and_errors(own, capsys, tmp_path):
     cells = Sweep.from_toml(path).cells
     assert [cell.parameters["slowing"] for cell in cells] == [0.1, 0.2]
     assert "slowing : float" in own.__doc__ and "local_steps : int" in own.__doc__
+
+
+@pytest.mark.parametrize(
+    ("base", "field", "owner"),
+    [
+        (FedEPM, "seed", "the run"),
+        (FedEPM, "rounds", "the run"),
+        (FedEPM, "clients", "the data"),
+        (FedEPM, "beta", "the objective"),
+        (FedEPM, "clip", "the mechanism"),
+        (Objective, "mu0", "the algorithm"),
+        (Objective, "density", "the data"),
+        (Mechanism, "participation", "the algorithm"),
+    ],
+)
+def test_a_field_has_no_name_of_something_else(base, field, owner):
+    before = [set(registry) for registry in (ALGORITHMS, OBJECTIVES, MECHANISMS)]
+    with pytest.raises(ValueError) as refused:
+        make_dataclass("Clash", [(field, float, 1.0)], bases=(base,), frozen=True)
+    told = f"Clash must not have a field {field!r}: {field} is a parameter of {owner}"
+    assert str(refused.value) == told
+    assert [set(registry) for registry in (ALGORITHMS, OBJECTIVES, MECHANISMS)] == before
+
+
+def test_a_field_may_have_a_name_of_its_kind_and_an_option_of_its_own():
+    described = param(1.0, help="where it bends", option="own_delta")
+    made = make_dataclass(
+        "Own", [("beta", float, 0.5), ("delta", float, described)], bases=(Objective,), frozen=True
+    )
+    assert made().beta == 0.5 and parameters(made)["delta"].option == "own_delta"
+    with pytest.raises(ValueError, match="'delta': delta is a parameter of the mechanism"):
+        make_dataclass("Own", [("delta", float, 0.5)], bases=(Objective,), frozen=True)
 
 
 @dataclass(frozen=True)

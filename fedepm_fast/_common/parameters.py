@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-_METADATA = "parameter"
+METADATA = "parameter"
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
@@ -168,7 +168,7 @@ def param(
         "search": search, "option": option, "shown": shown, "metavar": metavar,
     }  # fmt: skip
     found: Any = dataclasses.field(
-        default=default, kw_only=kw_only, init=init, metadata={_METADATA: known}
+        default=default, kw_only=kw_only, init=init, metadata={METADATA: known}
     )
     return found  # type: ignore[no-any-return]
 
@@ -187,7 +187,7 @@ def parameters(cls: type) -> dict[str, Parameter]:
     for f in dataclasses.fields(cls):
         if f.init:
             default = None if f.default is dataclasses.MISSING else f.default
-            known = f.metadata.get(_METADATA, {})
+            known = f.metadata.get(METADATA, {})
             found[f.name] = Parameter(f.name, default, _annotation(f.type), **known)
     return found
 

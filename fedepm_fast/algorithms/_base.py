@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.declared import check_own_fields
 from .._common.docstrings import inherit_parameters
 from .._common.parameters import Among, Around, check_fields, choice, integer, param, real
 from .._common.registry import Registry
@@ -142,6 +143,7 @@ class Algorithm:
 
     def __init_subclass__(cls, *, abstract: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
+        check_own_fields(cls, "algorithm")
         if "name" not in vars(cls):
             cls.name = cls.__name__
         if "label" not in vars(cls):

@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
     except CommandFailed as error:
         prefix = "" if error.code == INTERRUPTED else "error: "
-        code = _say(_with_option_names(str(error), arguments[0]), error.code, prefix)
+        code = _say(_with_option_names(error, arguments[0]), error.code, prefix)
     except (KeyboardInterrupt, typer.Abort):
         code = _say("interrupted, nothing was written", INTERRUPTED, prefix="")
     except BrokenPipeError:
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> None:
         if usage is not None:  # a mistake in the options themselves
             code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-            code = _say(_with_option_names(str(error), arguments[0]), 2)
+            code = _say(_with_option_names(error, arguments[0]), 2)
             _drop_output()
         else:
             raise
@@ -134,12 +134,18 @@ def _drop_output() -> None:
 _OF_NAMES = ("--space", "--plot", "--by", "--where")
 
 
-def _with_option_names(message: str, command: str) -> str:
-    """A message of the library, its argument names replaced by the options as they are typed.
+#: What follows the name of an argument that a message begins with.
+_SAID = r"(?:'s \w+)? (?:must|is|are|needs?|has|have|takes?|depends?|exclude|and (?:--|{words}\b))"
 
-    A plain word such as ``label`` is an argument at the beginning of the message only, which may
-    follow the name of a file; a word such as ``local_steps`` is one wherever it stands alone.
+
+def _with_option_names(error: Exception, command: str) -> str:
+    """What an error of the library says, its arguments' names as the options that are typed.
+
+    A plain word such as ``label`` is an argument where the error says so, or where it begins the
+    message, which may follow the name of a file, and something is said of it; a word such as
+    ``local_steps`` is one wherever it stands alone.
     """
+    message = str(error)
     options = command_options(command)
     if not options:
         return message
@@ -147,9 +153,12 @@ def _with_option_names(message: str, command: str) -> str:
     message = re.sub(
         rf"(?<![\w./-])({words})='(\w+)'", lambda m: f"{options[m[1]]} {m[2]}", message
     )
-    for before in ("^|: ", r"^--\S+ and "):
+    said = _SAID.replace("{words}", f"(?:{words})")
+    if argument := getattr(error, "argument", None):
+        said += rf"|(?<={re.escape(argument)})(?![\w./-])"
+    for before, after in (("^|: ", said), (r"^--\S+ and ", r"(?![\w./-])")):
         message = re.sub(
-            rf"({before})({words})(?![\w./-])", lambda m: m[1] + options[m[2]], message, count=1
+            rf"({before})({words})(?={after})", lambda m: m[1] + options[m[2]], message, count=1
         )
     telling = "|".join(name for name in options if not name.isalpha())
     if not telling or message.startswith(_OF_NAMES):

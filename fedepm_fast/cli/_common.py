@@ -34,22 +34,24 @@ INTERRUPTED = 130
 # What options ask for -------------------------------------------------------------------------
 
 
-def make_algorithm(name: str, given: Mapping[str, Any], *, lenient: bool = False) -> Algorithm:
-    """The algorithm of that name from those options that are set; one that it has not is refused,
-    or left out."""
+def make_algorithm(
+    name: str, given: Mapping[str, Any], *, option: str = "algorithm", lenient: bool = False
+) -> Algorithm:
+    """The algorithm of that name, which `option` gives, from those options that are set; one that
+    it has not is refused, or left out."""
     from .._common.parameters import parameters
     from .._common.validation import check_choice
     from ..algorithms import ALGORITHMS
 
-    cls = ALGORITHMS[check_choice("algorithm", name, ALGORITHMS)]
+    cls = ALGORITHMS[check_choice(option, name, ALGORITHMS)]
     own = taken(given, "algorithm")
     own.pop("algorithm", None)
     if "private" in given:
         own["mechanism"] = given["private"]
-    for option in own.keys() - parameters(cls).keys():
+    for other in own.keys() - parameters(cls).keys():
         if not lenient:
-            raise ValueError(f"{option} is not a parameter of {cls.name}")
-        del own[option]
+            raise ValueError(f"{other} is not a parameter of {cls.name}")
+        del own[other]
     return cls(**own)
 
 

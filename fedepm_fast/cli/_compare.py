@@ -43,7 +43,8 @@ def compare(
 
     given = common.make_private(given, private)
     chosen = [
-        common.make_algorithm(name.strip(), given, lenient=True) for name in algorithms.split(",")
+        common.make_algorithm(name.strip(), given, option="algorithms", lenient=True)
+        for name in algorithms.split(",")
     ]
     for name in taken(given, "algorithm"):
         if not any(hasattr(algorithm, name) for algorithm in chosen):

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from .._common import declared as _declared
 from .._common.parameters import Parameter
-from . import _declared
 
 Command = Callable[..., Any]
 
@@ -117,7 +117,10 @@ def _merged(of: Mapping[str, Parameter], things: int) -> Parameter:
     for thing, parameter in of.items():
         text = parameter.help
         texts.setdefault(text[:1].lower() + text[1:], []).append(thing)
-    told = [f"{', '.join(names)}: {text}" for text, names in texts.items()]
+    told = [
+        f"{', '.join(names)}: {text}" if text else f"of {', '.join(names)}"
+        for text, names in texts.items()
+    ]
     said = all(text.startswith("private: ") for text in texts)
     if said or "" in of or (len(texts) == 1 and len(of) == things):
         told = list(texts)

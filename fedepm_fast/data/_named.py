@@ -124,7 +124,14 @@ class Dataset:
     @classmethod
     @cache
     def _read(cls) -> Any:
-        return cls.load()
+        loaded = cls.load()
+        for name in ("features", "labels", "feature_names"):
+            if not hasattr(loaded, name):
+                raise TypeError(
+                    f"{cls.__name__}.load must return an object with features, labels and "
+                    f"feature_names, such as loaders.Loaded, got {type(loaded).__name__}"
+                )
+        return loaded
 
     @classmethod
     @cache

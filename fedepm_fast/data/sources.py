@@ -359,6 +359,12 @@ def from_options(
     if "scale" in given and isinstance(given["scale"], bool):
         given["scale"] = "unit-norm" if given["scale"] else None
     if source == "synthetic":
+        if loss.labels == "counts":
+            raise ArgumentValueError(
+                "objective",
+                f"must not be {loss.name} with synthetic data: its labels are counts, and those "
+                f"of the task {loss.task!r} are drawn with any sign",
+            )
         if loss.task == "multiclass" and loss.classes is not None:
             given.setdefault("n_classes", loss.classes)
         return Synthetic(task=synthetic.BY_TASK[loss.task], **given)

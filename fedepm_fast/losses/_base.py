@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.declared import check_own_fields
 from .._common.docstrings import inherit_parameters
 from .._common.parameters import Around, check_fields, choice, param, real
 from .._common.registry import LOSSES, Registry
@@ -77,6 +78,7 @@ class Objective:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        check_own_fields(cls, "objective")
         inherit_parameters(cls, cls.__mro__[1])
         if isinstance(task := vars(cls).get("task"), str) and "labels" not in vars(cls):
             cls.labels = _LABELS[task]

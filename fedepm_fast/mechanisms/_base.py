@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._common.declared import check_own_fields
 from .._common.docstrings import inherit_parameters
 from .._common.parameters import check_fields, flag, param, real
 from .._common.registry import Registry
@@ -134,6 +135,7 @@ class Mechanism:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        check_own_fields(cls, "mechanism")
         if "law" in vars(cls):
             cls.order = cls.law.order
         inherit_parameters(cls, cls.__mro__[1])

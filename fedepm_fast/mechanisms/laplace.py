@@ -69,7 +69,7 @@ class LaplaceMechanism(Mechanism):
     epsilon_per_round: float | None = param(
         None,
         check=real(low=0.0, open_low=True),
-        help="private: what each upload spends, instead of a total",
+        help="what each upload spends, instead of a total",
         metavar="E",
     )
     delta: float = param(

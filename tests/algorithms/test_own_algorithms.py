@@ -115,10 +115,10 @@ def test_a_diverged_run_says_what_to_do():
 def test_parameters_of_one_name_are_told_apart():
     @dataclass(frozen=True)
     class Clash(FedEPM):
-        clients: int = 3
+        tolerance: float = 0.1
 
-    with pytest.raises(ValueError, match="got 'clients' of data a second time"):
-        Sweep(Clash(), clients=4, rounds=1)
+    with pytest.raises(ValueError, match="got 'tolerance' of stopping a second time"):
+        Sweep(Clash(), clients=4, stopping="released")
     # The delta of a mechanism is not that of Huber's loss.
     mechanism = privacy.GaussianMechanism(total_epsilon=1.0)
     given = [FedEPM(mechanism=replace(mechanism, delta=delta)) for delta in (1e-6, 1e-7)]
@@ -126,3 +126,23 @@ def test_parameters_of_one_name_are_told_apart():
     sweeps = [Sweep(algorithm, data, objective="huber", rounds=1) for algorithm in given]
     assert [s.cells[0].parameters["mechanism_delta"] for s in sweeps] == [1e-6, 1e-7]
     assert sweeps[0].runs[0].run_id != sweeps[1].runs[0].run_id
+
+
+def test_stages_that_are_not_compiled_are_named():
+    @dataclass(frozen=True)
+    class Plain(FedEPM):
+        def stages(self, client):
+            def aggregate(rows, problem, settings, key, given, state, tau):
+                return 0, 0
+
+            return aggregate, super().stages(client)[1]
+
+    try:
+        with pytest.raises(
+            TypeError,
+            match=r"^stages of Plain must be compiled with fedepm_fast\.kernels\.engine\.stage, "
+            "got the function aggregate$",
+        ):
+            run(Plain(), small_data(), rounds=1)
+    finally:
+        del ALGORITHMS._found["Plain"]

@@ -14,7 +14,9 @@ import pytest
 from commands import fedepm
 
 from fedepm_fast import FedEPM, Result, datasets, make_problem, run
+from fedepm_fast._common.validation import ArgumentValueError
 from fedepm_fast.cli import _common as _cli_common
+from fedepm_fast.cli import _with_option_names
 
 
 @pytest.fixture
@@ -300,6 +302,8 @@ def test_the_live_table_keeps_rounds_and_costs_a_run_nothing():
         (["--data", "a.csv", "--client-column", "a", "--clients", "3"],
          "--clients and --client-column exclude each other"),
         (["--objective", "hinge"], "--objective must be one of"),
+        (["--data", "synthetic", "--objective", "poisson"],
+         "--objective must not be poisson with synthetic data: its labels are counts"),
         (["--huber-delta", "1"], "--huber-delta is not a parameter of the objective 'logistic'"),
         (["--objective", "huber", "--huber-delta", "0"], "--huber-delta must be"),
         (["--beta", "-1"], "--beta must be"),
@@ -319,6 +323,28 @@ def test_bad_input_is_one_line_and_code_2(capsys, arguments, message):
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and err.count("\n") == 1
     assert message in err
+
+
+def test_compare_names_its_own_option(capsys):
+    code, _, err = fedepm(capsys, "compare", "--algorithms", "foo")
+    assert code == 2 and err.startswith("error: --algorithms must be one of 'fedepm', ")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("objective must be huber"), "--objective must be huber"),
+        (ValueError("a.csv: label is missing"), "a.csv: --label is missing"),
+        (ArgumentValueError("label", "names none", "a.csv:"), "a.csv: --label names none"),
+        (ValueError("rounds and stopping exclude each other"),
+         "--rounds and --stopping exclude each other"),
+        (ValueError("fold 0: objective and gradient rose"), "fold 0: objective and gradient rose"),
+        (ValueError("objective rose"), "objective rose"),
+        (ValueError("fedepm: local_steps grow"), "fedepm: --local-steps grow"),
+    ],
+)  # fmt: skip
+def test_only_arguments_are_said_as_options(error, said):
+    assert _with_option_names(error, "tune") == said
 
 
 def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from commands import fedepm
 
 from fedepm_fast import FedEPM, Store, Sweep, datasets, run, sweep
-from fedepm_fast.cli import _declared
+from fedepm_fast._common import declared as _declared
 from fedepm_fast.data import DATASETS, TASKS, Dataset
 from fedepm_fast.data.loaders import Loaded
 from fedepm_fast.data.partition import EqualParts
@@ -54,11 +54,27 @@ def test_a_definition_is_a_registration():
     assert DATASETS["petals"] is Petals
     assert {"adult", "breast_cancer", "petals"} <= set(DATASETS)
     # Known without importing anything: the files of the package.
-    assert set(_declared.datasets()) == {"adult", "breast_cancer"}
+    assert _declared.datasets()[:2] == ["adult", "breast_cancer"]
+    assert "petals" in _declared.datasets()
     with pytest.raises(ValueError, match="'petals' names another dataset, of "):
         type("Other", (Dataset,), {"name": "petals"})
     with pytest.raises(ValueError, match="name must be one of 'adult', 'breast_cancer', 'petals'"):
         datasets.federated("iris")
+
+
+def test_rows_without_names_are_refused_by_what_is_wanted():
+    class Bare(Dataset):
+        name = "bare"
+
+        @classmethod
+        def load(cls):
+            return np.ones((4, 2)), np.arange(4) % 2
+
+    try:
+        with pytest.raises(TypeError, match=r"^Bare.load must return an object with features, "):
+            datasets.federated("bare", clients=2)
+    finally:
+        del DATASETS._found["bare"]
 
 
 @pytest.fixture(params=sorted(DATASETS))

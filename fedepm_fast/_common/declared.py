@@ -7,16 +7,18 @@ own code has registered is there already, and described by its class.
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .._common.parameters import Parameter, parameters
+from .parameters import METADATA, Parameter, parameters
 
 _PACKAGE = Path(__file__).parents[1]
+_ROOT = __package__.rpartition(".")[0]
 
 #: Where the classes of each kind are, the base that they share, and the registry of its module.
 KINDS = {
@@ -25,6 +27,12 @@ KINDS = {
     "mechanism": ("mechanisms", "Mechanism", "MECHANISMS"),
     "stopping": ("stopping.py", "StoppingRule", "RULES"),
     "partition": ("data/partition.py", "Partitioner", "PARTITIONERS"),
+}
+
+#: The classes whose fields are parameters of data and of runs.
+_SINGLE = {
+    "the data": (("data/sources.py", "Synthetic"), ("data/sources.py", "Reading")),
+    "the run": (("sweeps/_cells.py", "Cell"), ("sweeps/_cells.py", "Run")),
 }
 
 
@@ -46,12 +54,8 @@ def of_kind(kind: str) -> dict[str, dict[str, Parameter]]:
         for cls, declared in known.items()
         if declared.name and base in _ancestors(cls, known)
     }
-    module = folder.removesuffix(".py").replace("/", ".")
-    loaded = sys.modules.get(f"{__package__.rpartition('.')[0]}.{module}")
-    for name in getattr(loaded, registry, ()):
-        if name not in found:
-            found[name] = parameters(getattr(loaded, registry)[name])
-    return found
+    things = _registered(folder.removesuffix(".py").replace("/", "."), registry)
+    return found | {name: parameters(things[name]) for name in things if name not in found}
 
 
 def of_class(path: str, cls: str) -> dict[str, Parameter]:
@@ -61,9 +65,67 @@ def of_class(path: str, cls: str) -> dict[str, Parameter]:
 
 
 def datasets() -> list[str]:
-    """The names of the built-in datasets."""
+    """The names of the built-in datasets, and of a user's own that are registered."""
     files = (_PACKAGE / "datasets").glob("[!_]*.py")
-    return sorted(file.stem for file in files) or ["adult"]
+    found = sorted(file.stem for file in files) or ["adult"]
+    return list(dict.fromkeys((*found, *_registered("data", "DATASETS"))))
+
+
+def _registered(module: str, registry: str) -> Mapping[str, Any]:
+    """A registry of a module of the package, empty while that is not loaded."""
+    return getattr(sys.modules.get(f"{_ROOT}.{module}"), registry, {})
+
+
+def check_own_fields(cls: type, kind: str) -> None:
+    """Refuse a class of a user's own with a field that is a parameter of something else.
+
+    Options, specifications and spaces have one name for each parameter of a run.
+
+    Raises
+    ------
+    ValueError
+        Naming the class, the field, and what has a parameter of that name.
+    """
+    if cls.__module__.startswith(f"{_ROOT}."):
+        return
+    own, others = _names(kind)
+    for name, annotation in inspect.get_annotations(cls).items():
+        given = vars(cls).get(name)
+        if "ClassVar" in str(annotation):
+            continue
+        described = getattr(given, "metadata", {}).get(METADATA, {})
+        option = described.get("option") or name
+        # Records tell a loss's parameters from a mechanism's, of which only options must differ.
+        pair = {kind, others.get(name, "").removeprefix("the ")} == {"objective", "mechanism"}
+        for word in (option,) if pair else (name, option):
+            if word in others and word not in own:
+                raise ValueError(
+                    f"{cls.__name__} must not have a field {name!r}: "
+                    f"{word} is a parameter of {others[word]}"
+                )
+
+
+@cache
+def _names(kind: str) -> tuple[set[str], dict[str, str]]:
+    """Names of the parameters of a kind's built-in things, and of others by what has them."""
+    own: set[str] = set()
+    others: dict[str, str] = {}
+    for of, places in _SINGLE.items():
+        for place in places:
+            others |= {parameter.option: of for parameter in of_class(*place).values()}
+    for other, (folder, base, _) in KINDS.items():
+        if other == "stopping":
+            continue  # which has no options
+        known = _classes(folder)
+        for cls, declared in known.items():
+            if cls == base or (declared.name and base in _ancestors(cls, known)):
+                names = [of.option for of in _with_inherited(known[cls], known).values()]
+                if other == kind:
+                    own.update(names)
+                else:
+                    of = "the data" if other == "partition" else f"the {other}"
+                    others |= dict.fromkeys(names, of)
+    return own, others
 
 
 @cache
