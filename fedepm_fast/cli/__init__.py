@@ -135,7 +135,11 @@ _OF_NAMES = ("--space", "--plot", "--by", "--where")
 
 
 #: What follows the name of an argument that a message begins with.
-_SAID = r"(?:'s \w+)? (?:must|is|are|needs?|has|have|takes?|depends?|exclude|and (?:--|{words}\b))"
+_SAID = (
+    r"=|, {words}\b| '[^']*' in | of (?:the |\w+:)| and (?:--|{words}\b)|"
+    r"(?:'s \w+| '[^']*'| \S+(?= (?:cannot|has)))? "
+    r"(?:must|is|are|can|cannot|needs?|has|have|takes?|depends?|exclude)\b"
+)
 
 
 def _with_option_names(error: Exception, command: str) -> str:

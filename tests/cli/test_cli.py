@@ -339,6 +339,7 @@ def test_compare_names_its_own_option(capsys):
         (ValueError("rounds and stopping exclude each other"),
          "--rounds and --stopping exclude each other"),
         (ValueError("fold 0: objective and gradient rose"), "fold 0: objective and gradient rose"),
+        (ValueError("storage a.db cannot be used"), "--storage a.db cannot be used"),
         (ValueError("objective rose"), "objective rose"),
         (ValueError("fedepm: local_steps grow"), "fedepm: --local-steps grow"),
     ],
