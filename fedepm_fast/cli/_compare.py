@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._common.parameters import parameters
 from .._common.text import WIDTH, fill
 from .._words import number, objective_text, snr_text
 from . import _common as common
@@ -46,8 +47,9 @@ def compare(
         common.make_algorithm(name.strip(), given, option="algorithms", lenient=True)
         for name in algorithms.split(",")
     ]
+    known = {name for algorithm in chosen for name in parameters(type(algorithm))}
     for name in taken(given, "algorithm"):
-        if not any(hasattr(algorithm, name) for algorithm in chosen):
+        if name not in known:
             raise ValueError(f"{name} is not a parameter of {algorithms.replace(',', ', ')}")
     goal = common.make_objective(given)
     federated = common.load_data(given, seed, goal)
