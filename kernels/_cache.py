@@ -19,7 +19,6 @@ import inspect
 import logging
 import os
 import pickle
-import re
 import shutil
 import sys
 import tempfile
@@ -31,92 +30,23 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import llvmlite
-import numba
 from numba.core import compiler, extending
 from numba.core import config as _numba_config
 from numba.core.caching import _Cache
 from numba.core.serialize import dumps
 
+from ._identity import own_identity, plain, value_identity
+from ._sources import PACKAGE, sources
+
 config: Any = _numba_config  # its attributes come from the environment
 
-_PACKAGE = Path(__file__).resolve().parent
-_BESIDE_SOURCES = _PACKAGE / "__pycache__" / "fedepm_fast"
-_OPTIONS_FILE = "_jit.py"  # every kernel depends on its decorators
+_BESIDE_SOURCES = PACKAGE / "__pycache__" / "fedepm_fast"
 _FOLDERS_KEPT = 6
 _FOLDER_IN_USE_SECONDS = 3600.0
 _CHECKSUM_BYTES = 16
+_OURS = __name__.removesuffix("_cache")
 
 _log = logging.getLogger("fedepm_fast.kernels")
-
-_IMPORT = re.compile(r"^[ \t]*(?:from|import)\b(?:[^\n(#]*\([^)]*\)|[^\n]*)", re.MULTILINE)
-
-
-class _Sources:
-    """The kernel sources as they were when this process began to import them.
-
-    A kernel answers for its own module and for every module of the package that it
-    imports, directly or not: an edit elsewhere need not compile it again.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stats = {name: self._stat(name) for name in self._names()}
-        if not self._stats:  # an archive, or compiled files alone
-            raise FileNotFoundError(f"no sources in {folder}")
-        self._texts = {name: (folder / name).read_bytes() for name in self._stats}
-        self._needs: dict[str, tuple[str, ...]] = {}
-        self._digests: dict[str, str] = {}
-
-    def _names(self) -> list[str]:
-        return sorted(p.relative_to(self._folder).as_posix() for p in self._folder.rglob("*.py"))
-
-    def _stat(self, name: str) -> tuple[int, int]:
-        status = (self._folder / name).stat()
-        return status.st_mtime_ns, status.st_size
-
-    def needs(self, name: str) -> tuple[str, ...]:
-        """The files that machine code of module `name` depends on."""
-        if name not in self._texts:  # defined elsewhere: it may import anything
-            return tuple(self._texts)
-        if name not in self._needs:
-            by_word: dict[str, list[str]] = {}
-            for file in self._texts:
-                for part in file.removesuffix(".py").split("/"):
-                    by_word.setdefault(part, []).append(file)
-            found, pending = set(), [name, _OPTIONS_FILE]
-            while pending:
-                file = pending.pop()
-                if file in found:
-                    continue
-                found.add(file)
-                for statement in _IMPORT.findall(self._texts[file].decode()):
-                    for word in re.findall(r"\w+", statement):
-                        pending.extend(by_word.get(word, ()))
-            self._needs[name] = tuple(sorted(found))
-        return self._needs[name]
-
-    def digest(self, name: str) -> str:
-        """A hash of all of these, and of the versions that compile them."""
-        if name not in self._digests:
-            digest = hashlib.blake2b(digest_size=12)
-            for version in (sys.version, numba.__version__, llvmlite.__version__):
-                digest.update(version.encode() + b"\0")
-            for file in self.needs(name):
-                digest.update(file.encode() + b"\0" + self._texts[file] + b"\0")
-            self._digests[name] = digest.hexdigest()
-        return self._digests[name]
-
-    def unchanged(self, name: str) -> bool:
-        """Whether the files on disk are still those that were hashed.
-
-        A process that an edit overtakes holds code that may match neither the old
-        digest nor the new one; it must not read or write the cache.
-        """
-        try:
-            return all(self._stat(file) == self._stats[file] for file in self.needs(name))
-        except OSError:
-            return False
 
 
 def _writable(folder: Path, *, private: bool) -> bool:
@@ -157,12 +87,10 @@ class _Store:
     """Where this process keeps its entries, found once."""
 
     def __init__(self) -> None:
-        self.sources: _Sources | None = None
+        self.sources = sources()
         self.roots: list[Path] = []
         self.writable = False
         self._announced = False
-        with contextlib.suppress(OSError):  # without sources there is no key, and no cache
-            self.sources = _Sources(_PACKAGE)
         if self.sources is None:
             return
         for root, private in _candidates():
@@ -237,10 +165,12 @@ def _prune(newest: Path) -> None:
 
 def _identity(value: Any) -> Any:
     """What stands for a closure variable in a key, equal in every process."""
+    own = getattr(value, "_own_identity", None)
+    if own is not None:  # a function of a loss, as it was when the loss was made
+        return own
+    if inspect.isfunction(plain(value)) and not _is_ours(plain(value)):
+        return value_identity(value)
     if extending.is_jitted(value):
-        own = getattr(value, "_own_identity", None)
-        if own is not None:  # a user's function, with the globals that it reads
-            return own
         options = tuple(sorted((k, repr(v)) for k, v in value.targetoptions.items()))
         return (_function_identity(value.py_func), options)
     if inspect.isfunction(value):
@@ -250,6 +180,11 @@ def _identity(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_identity(item) for item in value)
     return hashlib.sha256(dumps(value)).hexdigest()
+
+
+def _is_ours(function: Any) -> bool:
+    """Whether a function is the package's, whose sources are in the key of what calls it."""
+    return str(function.__module__).startswith(_OURS)
 
 
 def _code_identity(code: CodeType) -> tuple[Any, ...]:
@@ -294,13 +229,13 @@ class KernelCache(_Cache):
         self._on_miss = on_miss
         self._options = tuple(sorted(options.items()))
         self._enabled = True
-        self._own_file = ""
+        self._own_file: str | None = None
         self._store = _store()
         path = Path(inspect.getfile(function)).resolve()
         self._module = path.name
-        if _PACKAGE in path.parents:
-            self._module = path.relative_to(_PACKAGE).as_posix()
-        else:  # a kernel outside the package answers for its own file as well
+        if PACKAGE in path.parents:
+            self._module = path.relative_to(PACKAGE).as_posix()
+        else:  # a kernel outside the package answers for its own file and all it reads as well
             try:
                 self._own_file = hashlib.sha256(path.read_bytes()).hexdigest()
             except OSError:  # typed at a prompt
@@ -341,7 +276,10 @@ class KernelCache(_Cache):
         return self._enabled and sources is not None and sources.unchanged(self._module)
 
     def _load(self, sig: Any, target_context: Any) -> Any:
-        key = self._key(sig, target_context.codegen())
+        try:
+            key = self._key(sig, target_context.codegen())
+        except TypeError:  # `save_overload` says so
+            return None
         data = self._store.read(self._folder, self._name(key))
         if data is None:
             return None
@@ -356,11 +294,15 @@ class KernelCache(_Cache):
     def save_overload(self, sig: Any, data: Any) -> None:
         if not self._trustworthy():
             return
+        name = self._function.__qualname__
         if data.library.has_dynamic_globals or data.lifted:
-            name = self._function.__qualname__
             warnings.warn(f"{name} cannot be cached: it captures an address", stacklevel=2)
             return
-        key = self._key(sig, data.library.codegen)
+        try:
+            key = self._key(sig, data.library.codegen)
+        except TypeError as error:
+            warnings.warn(f"{name} cannot be cached: it {error}", stacklevel=2)
+            return
         entry = dumps((key, dumps(data._reduce())))
         self._store.write(self._folder, self._name(key), entry)
 
@@ -371,12 +313,17 @@ class KernelCache(_Cache):
     def _name(self, key: tuple[Any, ...]) -> str:
         return f"{self._stem()}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.jit"
 
+    def _identity(self) -> Any:
+        if self._own_file is None:
+            return _function_identity(self._function)
+        # When it is compiled and not before: globals may be set after its definition.
+        return self._function.__module__, self._own_file, own_identity(self._function)
+
     def _key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (
             sig,
             codegen.magic_tuple(),
-            _function_identity(self._function),
-            self._own_file,
+            self._identity(),
             self._options,
             _options_in_force(),
         )
@@ -385,12 +332,6 @@ class KernelCache(_Cache):
 @functools.cache
 def _store() -> _Store:
     return _Store()
-
-
-def source_digest(module: str) -> str:
-    """A hash of all that the code of a module here depends on; empty without a cache to key."""
-    sources = None if config.DISABLE_JIT else _store().sources
-    return "" if sources is None else sources.digest(module.replace(".", "/") + ".py")
 
 
 if not config.DISABLE_JIT:

@@ -15,6 +15,7 @@ from .._common.parameters import Around, check_fields, choice, param, real
 from .._common.registry import LOSSES, Registry
 from .._common.validation import check_array, check_choice, check_parameters
 from ..kernels._labels import check_labels
+from ._agreement import check_step
 
 if TYPE_CHECKING:
     from ..data import FederatedData
@@ -173,6 +174,8 @@ class Objective:
     def packing(self) -> dict[str, Any]:
         """The loss as `kernels.losses.pack` takes it."""
         kind: Any = type(self)
+        if not kind.__module__.startswith(f"{__package__}."):
+            check_step(self)
         return {"loss": _lanes(kind), "parameter": self.parameter}
 
     @property

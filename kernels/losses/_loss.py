@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._identity import own_identity, plain
+from .._identity import own_identity, plain
 
 
 @dataclass(frozen=True, eq=False)

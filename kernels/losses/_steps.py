@@ -15,6 +15,7 @@ import numpy as np
 from numba.core import types
 from numba.core.errors import NumbaError
 
+from .._identity import own_identity
 from .._jit import JIT_DISABLED, device, kernel
 from .._simd import (
     lane,
@@ -27,7 +28,6 @@ from .._simd import (
 )
 from .._simd._types import VECTORS
 from . import _vector_math  # noqa: F401  vectors for math.exp and the like
-from ._identity import own_identity
 from ._loss import Loss
 
 

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import pytest
 
-from fedepm_fast.kernels import _cache, _jit
+from fedepm_fast.kernels import _cache, _jit, _sources
 
 SOURCES = Path(_jit.__file__).resolve().parent
 
@@ -80,6 +80,33 @@ print(values, sorted(_jit._compiled))
 #: One kernel is enough where the place of its entry is the subject.
 ONE = "from fedepm_fast.kernels import _jit, caller; print(caller.apply(3.0), _jit._compiled)"
 
+#: A kernel outside the package, and the file that it calls a function of.
+OWN = """
+from fedepm_fast.kernels._jit import kernel
+from theirs import halved
+
+
+@kernel
+def apply(x):
+    return halved(x)
+"""
+
+THEIRS = """
+from numba import njit
+
+SHIFT = 1.0
+
+
+@njit
+def inner(x):
+    return 0.5 * x + SHIFT
+
+
+@njit
+def halved(x):
+    return inner(x) + 1.0
+"""
+
 ALL = ["apply", "make.<locals>.twice", "make.<locals>.twice"]
 ALL += ["shifted.<locals>.shift", "shifted.<locals>.shift"]
 
@@ -92,7 +119,7 @@ class Copy:
         self.kernels = root / "fedepm_fast" / "kernels"
         self.kernels.mkdir(parents=True)
         (root / "fedepm_fast" / "__init__.py").touch()
-        for name in ("__init__", "_cache", "_inlined", "_jit"):
+        for name in ("__init__", "_cache", "_identity", "_inlined", "_jit", "_sources"):
             shutil.copy(SOURCES / f"{name}.py", self.kernels)
         self.write("callee", CALLEE)
         self.write("caller", CALLER)
@@ -138,6 +165,23 @@ def test_warm_cache_compiles_nothing_and_sees_every_change(copy: Copy) -> None:
     options = (copy.kernels / "_jit.py").read_text()
     copy.write("_jit", options.replace('"fastmath": False', '"fastmath": {"contract"}'))
     assert copy.run() == f"{values} {ALL}"
+
+
+def test_a_kernel_of_ones_own_sees_changes_of_other_files(copy: Copy) -> None:
+    theirs = copy.root / "theirs.py"
+    program = (
+        "import own; from fedepm_fast.kernels import _jit; print(own.apply(3.0), _jit._compiled)"
+    )
+    (copy.root / "own.py").write_text(OWN)
+    for text, want in [
+        (THEIRS, "3.5 ['apply']"),
+        (THEIRS, "3.5 []"),
+        (THEIRS.replace("0.5", "0.25"), "2.75 ['apply']"),
+        (THEIRS.replace("SHIFT = 1.0", "SHIFT = 2.0"), "4.5 ['apply']"),
+        (THEIRS.replace("@njit", "@njit(fastmath={'nnan', 'ninf'})"), "3.5 ['apply']"),
+    ]:
+        theirs.write_text(text)
+        assert copy.run(program, PYTHONDONTWRITEBYTECODE="1") == want
 
 
 def test_a_process_that_an_edit_overtakes_leaves_the_cache_alone(copy: Copy) -> None:
@@ -253,7 +297,7 @@ caller.apply(1.0); caller.apply(1)
 
 
 def test_a_module_answers_for_what_it_imports() -> None:
-    sources = _cache._Sources(SOURCES)
+    sources = _sources.Sources(SOURCES)
     needed = sources.needs("vecmath.py")
     simd = {f"_simd/{name}.py" for name in ("__init__", "_memory", "_types")}
     assert {"vecmath.py", "_jit.py", *simd} <= {*needed}

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from fedepm_fast import FedEPM, FederatedData, Problem, Result, Store, Sweep, run, sweep, tune
 from fedepm_fast.kernels import losses
+from fedepm_fast.kernels.losses.lanes import lane_loss, sqrt
 from fedepm_fast.losses import OBJECTIVES, as_objective
 from fedepm_fast.privacy import LaplaceMechanism
 
@@ -210,3 +211,39 @@ def test_a_name_is_one_loss():
     with pytest.raises(ValueError, match="'logistic' names another objective"):
         type("Own", (PseudoHuber,), {"name": "logistic"})
     assert OBJECTIVES["logistic"].__module__ == "fedepm_fast.losses.logistic"
+
+
+# A step that is not the loss --------------------------------------------------------------
+
+
+def _wrong(step, message):
+    """A loss with that step is refused, each time, and before any round."""
+
+    class Wrong(PseudoHuber):
+        @staticmethod
+        def lanes():
+            return lane_loss("wrong", step)
+
+    data = data_for(PseudoHuber())
+    for _ in range(2):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            run(ALGORITHM, data, objective=Wrong(), rounds=1)
+    run(ALGORITHM, data, objective=Wrong(), rounds=1, engine="reference")
+
+
+def test_a_step_that_adds_losses_where_there_is_no_row():
+    def step(margin, target, parameter, total, product):
+        root = sqrt((margin - target) * (margin - target) + 1.0)
+        return (margin - target) / root, total + root, product
+
+    message = "the step of Wrong.lanes() must add nothing where there is no row, at (no_margin, "
+    _wrong(step, f"{message}no_target) = (0, 0), but adds a loss of 1, with a derivative of 0")
+
+
+def test_a_step_with_another_derivative():
+    def step(margin, target, parameter, total, product):
+        root = sqrt((margin - target) * (margin - target) + 1.0)
+        return (target - margin) / root, total + (root - 1.0), product
+
+    message = "must give the derivative that Wrong.derivative gives: at t = -3.1379, b = -1.3 it "
+    _wrong(step, f"{message}gives 0.878396, NumPy -0.878396")

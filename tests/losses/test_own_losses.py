@@ -24,9 +24,9 @@ from fedepm_fast import (
     sweep,
 )
 from fedepm_fast.kernels import losses
+from fedepm_fast.kernels._identity import own_identity
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.kernels._simd import horizontal_sum, lanes, load, splat
-from fedepm_fast.kernels.losses._identity import own_identity
 from fedepm_fast.kernels.losses._steps import _takes_vectors, own_device, steps_of
 from fedepm_fast.privacy import LaplaceMechanism
 

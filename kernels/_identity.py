@@ -7,6 +7,7 @@ code, would else take one function for another.
 
 from __future__ import annotations
 
+import enum
 import functools
 import hashlib
 import inspect
@@ -16,11 +17,11 @@ from typing import Any
 import numpy as np
 from numba.core import extending
 
-from .._cache import source_digest
+from ._sources import source_digest
 
 #: Modules whose functions are told from others by their names.
 _KNOWN = ("builtins", "cmath", "math", "numba", "numpy", "operator")
-_KERNELS = __name__.removesuffix("losses._identity")
+_KERNELS = __name__.removesuffix("_identity")
 
 
 def own_identity(function: Any) -> str:
@@ -32,6 +33,11 @@ def own_identity(function: Any) -> str:
         If it refers to something that cannot be told from others of its kind.
     """
     return hashlib.sha256(repr(_function(function, ())).encode()).hexdigest()
+
+
+def value_identity(value: Any) -> str:
+    """The same of a value that a function reads."""
+    return hashlib.sha256(repr(_value("a value", value, (), [])).encode()).hexdigest()
 
 
 def plain(function: Any) -> Any:
@@ -93,7 +99,7 @@ def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> 
         if home.startswith(_KERNELS) and not function.__closure__:
             return (kind, home, function.__qualname__, source_digest(home.removeprefix(_KERNELS)))
         if not intrinsic:
-            return (kind, _function(function, within))
+            return (kind, *_options(value), _function(function, within))
     if isinstance(value, functools.partial):  # what vectors are without compilation
         return (kind, *(_value(name, v, within, names) for v in (value.func, value.args)))
     if isinstance(value, ModuleType):
@@ -101,6 +107,26 @@ def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> 
             return (kind, value.__name__)
         used = [(n, getattr(value, n)) for n in names if hasattr(value, n)]
         return (kind, *((n, _value(n, v, within, names)) for n, v in used))
+    if isinstance(value, type) and value.__module__.partition(".")[0] not in _KNOWN:
+        return (kind, value.__module__, value.__name__, *_parts(value, name))
     if isinstance(value, (type, BuiltinFunctionType, np.ufunc)):
         return (kind, getattr(value, "__module__", ""), value.__name__)
     raise TypeError(f"refers to {name}, of type {kind}, which has no hash")
+
+
+def _options(dispatcher: Any) -> Any:
+    """What a function is compiled with beyond the defaults, such as ``fastmath``."""
+    given = getattr(dispatcher, "targetoptions", {})
+    told = {k: sorted(v) if isinstance(v, set) else v for k, v in given.items() if v}
+    return [f"{k}={told[k]!r}" for k in sorted(told) if k != "nopython"]
+
+
+def _parts(kind: Any, name: str) -> Any:
+    """What compiled code knows of a class: the names or values of its parts."""
+    if issubclass(kind, enum.Enum):
+        return [f"{k}={member.value!r}" for k, member in kind.__members__.items()]
+    if issubclass(kind, tuple):
+        return getattr(kind, "_fields", ())
+    if issubclass(kind, BaseException):
+        return ()
+    raise TypeError(f"refers to {name}, a class, which has no hash")
