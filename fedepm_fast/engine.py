@@ -1,6 +1,6 @@
 """A run from beginning to end: the loop's arguments, what callbacks are told, what comes of it.
 
-The loop itself is that of `fedepm_fast.kernels.engine._loop`, over compiled stages or over those of
+The loop itself is that of `fedepm_fast.kernels._loop`, over compiled stages or over those of
 `reference`.
 """
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from .algorithms import Algorithm
 from .callbacks import Callback, RoundInfo
-from .kernels.engine import _loop as loop
-from .kernels.engine import _state as arrays
+from .kernels import _engine_state as arrays
+from .kernels import _loop as loop
 from .mechanisms import PrivacyPlan
 from .objectives import Problem
 from .participation import clients_per_round
@@ -100,7 +100,7 @@ class Stages(Protocol):
         self, problem: Any, settings: Any, key: Any, given: Any, state: Any, history: Any,
         tau: int, last: int,
     ) -> tuple[int, int]:  # fmt: skip
-        """As of `kernels.engine._loop`."""
+        """As of `kernels._loop`."""
 
     def accuracies(self, points: Array) -> Array | None:
         """Accuracy at each of the `points`, shape (t, n); None for regression."""
@@ -255,7 +255,7 @@ class _Run:
         self.stages.begin(self.settings, self.key, self.given, self.initial, self.state)
 
     def rounds(self, tau: int, last: int) -> tuple[int, int, arrays.History]:
-        """Rounds `tau` to ``last - 1``: as of `kernels.engine._loop`, and their history."""
+        """Rounds `tau` to ``last - 1``: as of `kernels._loop`, and their history."""
         history = arrays.new_history(last - tau, self.n)
         reached, flags = self.stages.rounds(
             self.stages.clients, self.settings, self.key, self.given, self.state, history, tau, last

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from ._common.validation import MAX_SEED, check_array, check_choice, check_int
 
 if TYPE_CHECKING:
-    from .kernels.engine import _state as arrays
+    from .kernels import _engine_state as arrays
 
 Words = NDArray[np.uint64]
 Array = NDArray[np.float64]
@@ -265,7 +265,7 @@ def for_stages(
     randomness: CounterRandomness | GivenRandomness,
 ) -> tuple[arrays.Key, arrays.Given, Array]:
     """What the stages of a run draw from: key, what is given, and unit noise of first uploads."""
-    from .kernels.engine import _state as arrays
+    from .kernels import _engine_state as arrays
 
     purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE)]
     if isinstance(randomness, CounterRandomness):

@@ -24,8 +24,8 @@ from .algorithms._operators import (
     soft_threshold,
 )
 from .algorithms._views import AtClients, AtServer
-from .kernels.engine import _loop as loop
-from .kernels.engine._state import clear
+from .kernels import _loop as loop
+from .kernels._engine_state import clear
 from .objectives import Problem
 from .participation import clients_per_round, select
 from .private_runs import participations, uploads
@@ -54,7 +54,7 @@ Array = NDArray[np.float64]
 
 
 class Reference:
-    """The stages of a run in NumPy, client by client: see `fedepm_fast.kernels.engine._loop`."""
+    """The stages of a run in NumPy, client by client: see `fedepm_fast.kernels._loop`."""
 
     spoils = False
     clients: Any = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from ._common.validation import check_choice, check_real
 from .callbacks import Rounds
-from .kernels.engine import _loop as loop
+from .kernels import _loop as loop
 
 VARIANCE = "objective_variance"
 RISE = "objective_and_gradient_rise"

@@ -42,6 +42,11 @@ def test_import_is_light():
     assert python(code).stdout.strip() == "[]"
 
 
+def test_what_runs_is_imported_without_the_kernels():
+    code = "import sys; from fedepm_fast import FedEPM, run, datasets; print('numba' in sys.modules)"
+    assert python(code).stdout == "False\n"
+
+
 def test_every_public_name_exists():
     for name in fedepm_fast.__all__:
         assert getattr(fedepm_fast, name) is not None

@@ -1,4 +1,4 @@
-"""Whole runs, compiled: the loop of `_loop`, and the stages that all algorithms share.
+"""Whole runs, compiled: the loop of `kernels._loop`, and the stages that all algorithms share.
 
 Machine code of a stage is made once, whatever it is combined with: the loop calls stages through
 pointers, so that a further loss or algorithm compiles only what is its own. An algorithm brings
@@ -25,14 +25,19 @@ from numba.core import types
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from .. import losses
+from .._engine_state import (
+    ClientProblem,
+    Given,
+    History,
+    Key,
+    Settings,
+    State,
+    clear,
+    new_history,
+    new_state,
+)
 from .._jit import JIT_DISABLED, device, kernel, stage
-from .._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
-from ..losses._clients import _add
-from ..noise import gaussian_rows, laplace_rows
-from ..philox import wrapping
-from ..sampling import select_into
-from ._clock import now
-from ._loop import (
+from .._loop import (
     DIVERGED,
     GRADIENT,
     MAX_ITERATIONS,
@@ -46,17 +51,12 @@ from ._loop import (
     VARIANCE,
     make_loop,
 )
-from ._state import (
-    ClientProblem,
-    Given,
-    History,
-    Key,
-    Settings,
-    State,
-    clear,
-    new_history,
-    new_state,
-)
+from .._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
+from ..losses._clients import _add
+from ..noise import gaussian_rows, laplace_rows
+from ..philox import wrapping
+from ..sampling import select_into
+from ._clock import now
 
 __all__ = [
     "DIVERGED",
