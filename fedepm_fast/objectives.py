@@ -136,9 +136,7 @@ class Problem:
         x = np.asarray(x, dtype=np.float64)
         if x.ndim == 2:
             return np.array([self.value(i, x[i]) for i in range(self.n_clients)])
-        losses = self.objective.loss(self.margins(self.data.features, x), self.data.labels)
-        sums = np.add.reduceat(losses, self.data.offsets[:-1])
-        return sums / self.data.client_sizes + self.reg / 2 * (self._weights * x @ x)
+        return self._values(self.margins(self.data.features, x), x)
 
     def gradients(self, x: ArrayLike) -> Array:
         """Gradients of f_i, shape (m, n); `x` is one point (n,) or a point for each (m, n)."""
@@ -152,10 +150,23 @@ class Problem:
 
     def total_gradient(self, x: Array) -> Array:
         """The gradient of f at x, shape (n,)."""
-        a, b = self.data.features, self.data.labels
-        slopes = self.objective.derivative(self.margins(a, x), b)
+        return self._total_gradient(self.margins(self.data.features, x), x)
+
+    def total_value_and_gradient(self, x: Array) -> tuple[float, Array]:
+        """f(x) and its gradient, of the same margins."""
+        margins = self.margins(self.data.features, x)
+        return float(self._values(margins, x).sum()), self._total_gradient(margins, x)
+
+    def _values(self, margins: Array, x: Array) -> Array:
+        losses = self.objective.loss(margins, self.data.labels)
+        sums = np.add.reduceat(losses, self.data.offsets[:-1])
+        return sums / self.data.client_sizes + self.reg / 2 * (self._weights * x @ x)
+
+    def _total_gradient(self, margins: Array, x: Array) -> Array:
+        slopes = self.objective.derivative(margins, self.data.labels)
         weighted = (slopes.T * self._sample_weights).T
-        return self._pull_back(a, weighted) + self.reg.sum() * (self._weights * x)
+        pulled = self._pull_back(self.data.features, weighted)
+        return pulled + self.reg.sum() * (self._weights * x)
 
     def total_hessian(self, x: Array) -> Array:
         """The Hessian of f at x, shape (n, n)."""
@@ -247,7 +258,7 @@ class Problem:
                 x, gradient = self._newton(x, gradient)
             if method == "bfgs" or not np.linalg.norm(gradient) <= tolerance * m:
                 found = minimize(
-                    lambda w: (self.total_value(w) / m, self.total_gradient(w) / m),
+                    lambda w: tuple(part / m for part in self.total_value_and_gradient(w)),
                     x,
                     jac=True,
                     method="BFGS" if n <= 500 else "L-BFGS-B",

@@ -314,8 +314,9 @@ class Private(Open):
     def _measure(self, x: Array, accuracy: bool = True) -> None:
         """Measure the point of the next round, without the accuracy if that is not asked for."""
         with np.errstate(over="ignore", invalid="ignore"):
-            g = self.problem.total_gradient(x) / self.problem.n_clients
-            self._seen["objective"].append(self.problem.total_value(x))
+            value, gradient = self.problem.total_value_and_gradient(x)
+            g = gradient / self.problem.n_clients
+            self._seen["objective"].append(value)
             self._seen["grad_mean_sq"].append(float(g @ g))
             self._seen["accuracy"].append(self.problem.accuracy(x) if accuracy else math.nan)
 

@@ -167,6 +167,5 @@ def label_of_measure(name: str) -> str:
 
 def measured(result: Result) -> dict[str, Any]:
     """What is kept of a run: the measures of `OF_RUN`."""
-    found = result.summary()
-    own = {name: MEASURES[name].value for name in OF_RUN}
-    return {name: found[name] if of is None else of(result) for name, of in own.items()}
+    kept = (MEASURES[name] for name in OF_RUN)
+    return {m.name: m.of_result(result) if m.value is None else m.value(result) for m in kept}

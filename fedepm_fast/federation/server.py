@@ -138,6 +138,8 @@ class Server:
         self._joined: dict[int, float] = {}
         self._open: Round | None = None
         self._x: Array | None = None
+        #: The last selection, and the round and the number of members that it is of.
+        self._selection: tuple[tuple[int, int], NDArray[np.intp]] | None = None
         #: Selected in the open round, shape (m,).
         self._asked = np.zeros(m, bool)
         #: Selected clients whose reply was accepted (its noise's scale), or refused, in this round.
@@ -225,7 +227,7 @@ class Server:
         """
         fault = (
             self._stale(tau, client)
-            or upload_fault(upload, self._shape[1], self.dtype, self.largest)
+            or self._fault(upload)
             or scale_fault(self.algorithm, scale)
         )
         if fault:
@@ -331,8 +333,13 @@ class Server:
             self._accepted[client] = scale
 
     def _select(self, members: int) -> NDArray[np.intp]:
-        count = clients_per_round(self.algorithm.participation, members)
-        return select(self._randomness, self.tau, members, count, self.algorithm.coverage_rounds)
+        """Whom of so many members this round selects: asked by the aggregation and its opening."""
+        of = self.tau, members
+        if self._selection is None or self._selection[0] != of:
+            count = clients_per_round(self.algorithm.participation, members)
+            coverage = self.algorithm.coverage_rounds
+            self._selection = of, select(self._randomness, *of, count, coverage)
+        return self._selection[1]
 
     def _restore(self, folder: Folder) -> None:
         self.tau, self.Z = folder.tau, folder.Z

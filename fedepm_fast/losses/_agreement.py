@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from ..kernels.losses import Loss
     from ._base import Array, Objective
 
 #: Labels that losses are tried with, where they take them; those of classes are all there are.
@@ -19,8 +20,8 @@ _ROUNDING, _NOTHING = 1e-8, 1e-12
 _agreed: set[tuple[type, str]] = set()
 
 
-def check_step(objective: Objective) -> None:
-    """Compare the compiled loss with the NumPy one on a few rows; once for its parameters.
+def check_step(objective: Objective, loss: Loss) -> None:
+    """Compare the compiled `loss` with the NumPy one on a few rows; once for its parameters.
 
     Raises
     ------
@@ -33,7 +34,6 @@ def check_step(objective: Objective) -> None:
         return
     from ..kernels.losses._trial import try_step
 
-    loss = kind.lanes()
     t, b = _rows(objective)
     values, slopes = try_step(loss, t, b, objective.parameter)
     step = f"the step of {kind.__name__}.lanes()"

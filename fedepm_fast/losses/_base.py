@@ -174,9 +174,10 @@ class Objective:
     def packing(self) -> dict[str, Any]:
         """The loss as `kernels.losses.pack` takes it."""
         kind: Any = type(self)
+        loss = _lanes(kind)
         if not kind.__module__.startswith(f"{__package__}."):
-            check_step(self)
-        return {"loss": _lanes(kind), "parameter": self.parameter}
+            check_step(self, loss)
+        return {"loss": loss, "parameter": self.parameter}
 
     @property
     def parameters(self) -> dict[str, Any]:

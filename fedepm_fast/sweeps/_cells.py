@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from .._common.parameters import param
-from .._common.validation import check_choice, check_int
-from ..algorithms import ALGORITHMS, PRESETS, Algorithm, Size
+from .._common.validation import check_choice
+from ..algorithms import ALGORITHMS, Algorithm, Size
 from ..data.sources import Source
 from ..objectives import OBJECTIVES, Logistic, Objective, ScalarLoss, as_objective
-from ..runner import ENGINES
-from ..stopping import RULES, NoRule, StoppingRule, as_rule
+from ..runner import ENGINES, check_limits
+from ..stopping import RULES, StoppingRule
 
 #: Raised whenever a change of the package changes results, so that stored ones of before are
 #: not taken for those of now.
@@ -66,18 +66,10 @@ class Cell:
             _registered("objective", objective, Objective, OBJECTIVES)
         if algorithm.mechanism is not None and self.rounds is None and self.stopping is None:
             raise ValueError("rounds must be given: a private run fixes their number in advance")
-        if self.rounds is not None:
-            if self.stopping is not None:
-                raise ValueError("rounds and stopping exclude each other: give one of them")
-            rule: StoppingRule = NoRule()
-            cap = check_int("rounds", self.rounds, low=0)
-        else:
-            preset = PRESETS[algorithm.preset]
-            rule = as_rule(preset.stopping if self.stopping is None else self.stopping)
-            cap = check_int("max_rounds", self.max_rounds, low=0)
-        _registered("stopping", rule, StoppingRule, RULES)
-        if self.max_iterations is not None:
-            check_int("max_iterations", self.max_iterations, low=0)
+        limits = check_limits(
+            algorithm, self.stopping, self.rounds, self.max_rounds, self.max_iterations, None
+        )
+        _registered("stopping", limits.rule, StoppingRule, RULES)
         compiled = algorithm.compiled and objective.has_kernels
         engine = self.engine or ENGINES[0 if compiled else 1]
         check_choice("engine", engine, ENGINES)
@@ -91,9 +83,9 @@ class Cell:
         for name, value in {
             "algorithm": resolved,
             "objective": algorithm.objective(objective),
-            "stopping": rule,
+            "stopping": limits.rule,
             "rounds": None,
-            "max_rounds": cap,
+            "max_rounds": limits.max_rounds,
             "engine": engine,
         }.items():
             object.__setattr__(self, name, value)
