@@ -74,6 +74,11 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
             "algorithm must be FedEPM itself for a private run: what a subclass does, as "
             f"{type(algorithm).__name__}, is not accounted for"
         )
+    if problem.client_weight != "equal" or problem.data.sample_weight is not None:
+        raise ValueError(
+            "client_weight must be 'equal', and data without sample_weight, for a private run: "
+            "how far a record moves an upload is accounted for without weights"
+        )
     scaling = problem.data.description.get("scale") or _looks_scaled(problem.data)
     if scaling and not mechanism.public_scaling:
         raise ValueError(

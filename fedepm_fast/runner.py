@@ -35,7 +35,10 @@ class Limits(NamedTuple):
 
 
 def make_problem(
-    algorithm: Algorithm, data: FederatedData, objective: str | Objective = "logistic"
+    algorithm: Algorithm,
+    data: FederatedData,
+    objective: str | Objective = "logistic",
+    client_weight: str = "equal",
 ) -> Problem:
     """The clients' objectives f_i that `algorithm` minimises on `data`.
 
@@ -46,6 +49,7 @@ def make_problem(
     algorithm : FedEPM, SFedAvg or SFedProx
     data : FederatedData
     objective : str or Objective
+    client_weight : {"equal", "size"}
         As of `run`.
 
     Raises
@@ -56,7 +60,7 @@ def make_problem(
     check_algorithm(algorithm)
     if not isinstance(data, FederatedData):
         raise TypeError(f"data must be FederatedData, got {type(data).__name__}")
-    return Problem(data, algorithm.objective(as_objective(objective)))
+    return Problem(data, algorithm.objective(as_objective(objective)), client_weight)
 
 
 def run(
@@ -75,6 +79,7 @@ def run(
     randomness: GivenRandomness | None = None,
     every_accuracy: bool = True,
     engine: str | None = None,
+    client_weight: str = "equal",
 ) -> Result:
     """Run an algorithm on federated data.
 
@@ -118,7 +123,11 @@ def run(
     engine : {"compiled", "reference"}, optional
         What computes the run: the compiled kernels, or NumPy, equation by equation. They draw
         the same random numbers and agree to rounding. By default "compiled", or "reference" for
-        an algorithm or objective of your own that has no kernels.
+        an algorithm or objective of your own without kernels, and where clients or rows have
+        weights, of which kernels know nothing.
+    client_weight : {"equal", "size"}
+        How clients weigh in the objective, see `objectives.Problem`: alike, as in the paper, or by
+        their rows (or sample weights). Private runs take "equal", and rows without weights, only.
 
     Returns
     -------
@@ -143,7 +152,7 @@ def run(
     8
     """
     rules = rules_for(algorithm, objective)
-    problem = make_problem(algorithm, data, objective)
+    problem = make_problem(algorithm, data, objective, client_weight)
     m, n = problem.n_clients, problem.n_parameters
     resolved = algorithm.resolve(problem)
     resolved.check_coverage(m)
@@ -366,6 +375,11 @@ def _engine(name: str | None, algorithm: Algorithm, problem: Problem) -> str:
         return name or "compiled"
     if name is None:
         return "reference"
+    if problem.is_weighted:
+        raise ValueError(
+            "engine 'compiled' knows nothing of weights of clients or rows; engine='reference' "
+            "runs them"
+        )
     raise ValueError(
         f"engine 'compiled' has no kernels for {type(algorithm).__name__} with the objective "
         f"{problem.objective.name!r}; engine='reference' runs it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,16 +23,17 @@ from .._common.validation import (
 )
 from ._clients import join, names_of
 from ._holding import (
-    Frozen,
+    Held,
     check_features,
     check_names,
     check_positions,
     check_rows,
+    check_sample_weight,
     check_sizes,
     digest_of,
     frozen,
+    of_clients_with_weight,
     own,
-    pieces_of,
     plain,
     text_columns,
     thawed,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class FederatedData(Frozen):
+class FederatedData(Held):
     """Rows of m clients, one client after the other.
 
     Parameters
@@ -65,6 +66,9 @@ class FederatedData(Frozen):
         Where each row stood in the table that was split.
     description : mapping, optional
         How the data came to be, JSON-able; it goes into results.
+    sample_weight : array_like of shape (d,), optional
+        Weights of the rows in their client's loss, at least 0 and not all 0 at any client; 1 for
+        all by default. Whole numbers count a row so often. See `objectives.Problem`.
 
     Raises
     ------
@@ -80,8 +84,9 @@ class FederatedData(Frozen):
     client_names: tuple[str, ...] | None = None
     rows: NDArray[np.int64] | None = None
     description: Mapping[str, Any] = field(default_factory=dict)
+    sample_weight: NDArray[np.float64] | None = None
 
-    _narrow: ClassVar[Any] = None
+    _arrays: ClassVar[tuple[str, ...]] = ("labels", "client_sizes", "rows", "sample_weight")
 
     def __post_init__(self) -> None:
         if self.feature_names is None:
@@ -101,27 +106,10 @@ class FederatedData(Frozen):
             self._set(**{name: check_names(name, getattr(self, name), length)})
         if self.rows is not None:
             self._set(rows=own(check_rows(self.rows, d), self.rows))
+        if self.sample_weight is not None:
+            weights = check_sample_weight(self.sample_weight, sizes)
+            self._set(sample_weight=own(weights, self.sample_weight))
         self._freeze()
-
-    @classmethod
-    def _made(cls, **values: Any) -> FederatedData:
-        """Of values that are known to be valid."""
-        made = cls.__new__(cls)
-        made.__setstate__(values)
-        return made
-
-    def _freeze(self) -> None:
-        pieces = pieces_of(self.features) if "features" in self.__dict__ else ()
-        for array in (*pieces, self.labels, self.client_sizes, self.rows):
-            if array is not None:
-                array.setflags(write=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)} | {"_narrow": self._narrow}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._set(**state)
-        self._freeze()  # pickle forgets it
 
     @classmethod
     def from_clients(
@@ -142,7 +130,7 @@ class FederatedData(Frozen):
             As in `split`; labels are held as they are unless it is given.
         description : mapping, optional
         **kwargs
-            The names, see the class.
+            The names, and ``sample_weight`` of all rows, client after client: see the class.
         """
         if isinstance(clients, Mapping):
             kwargs["client_names"] = names_of(clients, **kwargs)
@@ -163,6 +151,7 @@ class FederatedData(Frozen):
         seed: int = 0,
         feature_names: Iterable[str] | None = None,
         description: Mapping[str, Any] | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> FederatedData:
         """Split a table into clients.
 
@@ -187,6 +176,8 @@ class FederatedData(Frozen):
             By default the column names of a DataFrame, if all of them are strings.
         description : mapping, optional
             Added to the description of the result.
+        sample_weight : array_like of shape (d,), optional
+            Weights of the table's rows, see the class.
 
         Raises
         ------
@@ -206,13 +197,15 @@ class FederatedData(Frozen):
         y, found = mapped_labels(labels, task, ordered_categories(labels))
         note: dict[str, Any] = {"source": "arrays", **(description or {}), **found}
         check_names("feature_names", names, table.shape[1])
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, np.array([d]))
         # Norms are summed in the order of the table, whatever the split.
         norms = None if scale is None else column_norms(table)
         if norms is not None:
             note["scale"] = scale
             if not norms.all():
                 note["zero_columns"] = np.flatnonzero(norms == 0).tolist()
-        data = cls._of_table(table, y, partition, seed, names, note)
+        data = cls._of_table(table, y, partition, seed, names, note, weights=sample_weight)
         if norms is not None:
             divide_columns(thawed(data.features), norms)  # gathered, and no one else's yet
             data._freeze()
@@ -230,15 +223,18 @@ class FederatedData(Frozen):
         feature_names: tuple[str, ...] | None,
         note: Mapping[str, Any],
         narrow: Callable[[], NarrowTable] | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> FederatedData:
         """Split a table that is known to be valid; its rows are gathered on first use.
 
         `narrow`, a function that can be pickled, gives the same table for the kernels.
         """
-        rows, sizes = deal(partition, labels, seed)
+        rows, dealt = deal(partition, labels, seed)
+        sizes = check_sizes(dealt, len(labels))
         return cls._made(
             labels=labels[rows],
-            client_sizes=check_sizes(sizes, len(labels)),
+            client_sizes=sizes,
+            sample_weight=None if weights is None else check_sample_weight(weights[rows], sizes),
             feature_names=feature_names,
             client_names=partition.client_names(),
             rows=rows,
@@ -259,10 +255,11 @@ class FederatedData(Frozen):
         seed = check_int("seed", seed, high=MAX_SEED)
         narrow = self._narrow if self._in_order else None
         held = self.features, self.labels, partition, seed, self.feature_names, self.description
-        return FederatedData._of_table(*held, narrow)
+        return FederatedData._of_table(*held, narrow, self.sample_weight)
 
     def subset(self, rows: ArrayLike) -> FederatedData:
-        """Some of the rows, where they are; clients that are left with none drop out.
+        """Some of the rows, where they are; clients that are left with none drop out, as do those
+        that are left with rows of weight 0 only.
 
         Parameters
         ----------
@@ -275,6 +272,9 @@ class FederatedData(Frozen):
             Naming the argument.
         """
         chosen = check_positions("rows", rows, self.n_samples)
+        weights = self.sample_weight
+        if weights is not None:
+            chosen = of_clients_with_weight(chosen, weights, self.offsets)
         sizes = np.diff(np.searchsorted(chosen, self.offsets))
         kept = np.flatnonzero(sizes)
         names = self.client_names
@@ -287,6 +287,7 @@ class FederatedData(Frozen):
             client_names=None if names is None else tuple(names[i] for i in kept),
             rows=None if self.rows is None else self.rows[chosen],
             description=dict(self.description),
+            sample_weight=None if weights is None else weights[chosen],
             _narrow=self._narrow,
             **held,
         )
@@ -295,19 +296,6 @@ class FederatedData(Frozen):
     def _in_order(self) -> bool:
         """Whether the rows are those of the table that was split, as they stand there."""
         return self.rows is not None and bool((np.diff(self.rows) == 1).all())
-
-    def _gather(self) -> None:
-        """Gather `features` from the table."""
-        self._set(features=frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
-        del self.__dict__["_table"]
-
-    def __getattr__(self, name: str) -> Any:
-        # `features` of a split is gathered on first use: the compiled kernels pack the rows of
-        # the table themselves.
-        if name == "features" and "_table" in self.__dict__:
-            self._gather()
-            return self.features
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @cached_property
     def is_binary(self) -> bool:
@@ -374,14 +362,26 @@ class FederatedData(Frozen):
             raise IndexError(f"client must be from 0 to {self.n_clients - 1}, got {i}") from None
         return self.features[rows], self.labels[rows]
 
+    def rows_of(self, i: int) -> slice:
+        """Where the rows of client i are among all."""
+        return self._slices[i]
+
+    @cached_property
+    def weight_sums(self) -> NDArray[np.float64]:
+        """Sum of each client's sample weights, shape (m,): its number of rows without any."""
+        if self.sample_weight is None:
+            return frozen(self.client_sizes.astype(np.float64))
+        return frozen(np.add.reduceat(self.sample_weight, self.offsets[:-1]))
+
     @cached_property
     def _slices(self) -> list[slice]:
         return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
 
     @cached_property
     def largest_class(self) -> float:
-        """Share of the rows that have the most frequent label."""
-        return float(np.unique(self.labels, return_counts=True)[1].max() / self.n_samples)
+        """Share of the rows, by their weights, that have the most frequent label."""
+        _, codes = np.unique(self.labels, return_inverse=True)
+        return float(np.bincount(codes, self.sample_weight).max() / self.weight_sums.sum())
 
     def summary(self) -> str:
         """One line: source, rows, features, clients, sizes, and what was made of the table.
@@ -395,5 +395,6 @@ class FederatedData(Frozen):
         return f"<FederatedData {self.summary()}>"
 
     def content_hash(self) -> str:
-        """SHA-256 of everything that determines a result: rows, labels and clients."""
-        return digest_of(self.features, self.labels, self.client_sizes)
+        """SHA-256 of everything that determines a result: rows, labels, clients and weights."""
+        weights = () if self.sample_weight is None else (self.sample_weight,)
+        return digest_of(self.features, self.labels, self.client_sizes, *weights)

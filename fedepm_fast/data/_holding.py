@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,50 @@ class Frozen:
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+class Held(Frozen):
+    """Such a dataclass with `features`, which may be gathered from a table on first use."""
+
+    features: Any
+    _narrow: ClassVar[Any] = None
+    #: Fields that are arrays or None, beside `features`.
+    _arrays: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def _made(cls, **values: Any) -> Self:
+        """Of values that are known to be valid."""
+        made = cls.__new__(cls)
+        made.__setstate__(values)
+        return made
+
+    def _freeze(self) -> None:
+        pieces = pieces_of(self.features) if "features" in self.__dict__ else ()
+        # Not a table that rows will be gathered from: that may be the caller's.
+        for array in (*pieces, *(getattr(self, name) for name in self._arrays)):
+            if array is not None:
+                array.setflags(write=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        held: Any = self
+        return {f.name: getattr(self, f.name) for f in fields(held)} | {"_narrow": self._narrow}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(**state)
+        self._freeze()  # pickle forgets it
+
+    def _gather(self) -> None:
+        """Gather `features` from the table."""
+        self._set(features=frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
+        del self.__dict__["_table"]
+
+    def __getattr__(self, name: str) -> Any:
+        # `features` of a split is gathered on first use: the compiled kernels pack the rows of
+        # the table themselves.
+        if name == "features" and "_table" in self.__dict__:
+            self._gather()
+            return self.features
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def text_columns(features: Any) -> tuple[str, ...] | None:
@@ -147,6 +192,39 @@ def check_positions(name: str, positions: Any, d: int) -> NDArray[np.int64]:
             name, f"must be increasing positions from 0 to {d - 1}, at least one"
         )
     return chosen
+
+
+def check_sample_weight(weights: Any, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights of rows, such that every client has some."""
+    found = check_array(
+        "sample_weight", numbers_of("sample_weight", weights), shape=(int(sizes.sum()),)
+    )
+    if (found < 0).any():
+        k = int(np.flatnonzero(found < 0)[0])
+        raise ArgumentValueError(
+            "sample_weight", f"must be at least 0, got {found[k]:g} in row {k}"
+        )
+    with np.errstate(over="ignore"):
+        sums = np.add.reduceat(found, np.cumsum(sizes) - sizes)
+        total = sums.sum()
+    if not (sums > 0).all() or not np.isfinite(total):
+        wrong = np.flatnonzero(~((sums > 0) & np.isfinite(sums)))
+        who = f"{sums[wrong[0]]:g} for client {wrong[0]}" if len(wrong) else f"{total:g} in all"
+        raise ArgumentValueError(
+            "sample_weight", f"must have a positive, finite sum for every client, got {who}"
+        )
+    return found
+
+
+def of_clients_with_weight(
+    rows: NDArray[np.int64], weights: NDArray[np.float64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Those of the increasing `rows` whose clients have one of positive weight among them."""
+    of = np.searchsorted(offsets, rows, side="right")
+    counted = of[weights[rows] > 0]
+    if len(counted) == 0:
+        raise ArgumentValueError("rows", "must not all have a sample_weight of 0")
+    return rows[np.isin(of, counted)]
 
 
 def check_sizes(sizes: Any, d: int) -> NDArray[np.int64]:

@@ -12,6 +12,9 @@ def summary_of(data: Any) -> str:
         f"{note.get('source', 'arrays')}: {data.n_samples} rows, {data.n_features} features, "
         f"{data.n_clients} clients of {sizes.min()} to {sizes.max()} rows"
     )
+    if data.sample_weight is not None:
+        weights = data.sample_weight
+        text += f"; rows weighed by {weights.min():g} to {weights.max():g}"
     mapped = ""
     if data.label_mapping:
         pairs = [f"{a} -> {b}" for a, b in data.label_mapping.items()]

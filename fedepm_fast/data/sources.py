@@ -66,6 +66,11 @@ class Source:
         return self.shape[2]
 
     @property
+    def has_weights(self) -> bool:
+        """Whether rows have sample weights."""
+        return False
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What determines the data, the seed aside, as plain values; ``clients`` among them."""
         raise NotImplementedError
@@ -263,6 +268,10 @@ class Fixed(Source):
     @property
     def shape(self) -> tuple[int, int, int]:
         return self.data.n_clients, self.data.n_features, self.data.n_samples
+
+    @property
+    def has_weights(self) -> bool:
+        return self.data.sample_weight is not None
 
     @cached_property
     def identity(self) -> dict[str, Any]:  # type: ignore[override]

@@ -226,9 +226,7 @@ class Server:
         and the client's last upload stays.
         """
         fault = (
-            self._stale(tau, client)
-            or self._fault(upload)
-            or scale_fault(self.algorithm, scale)
+            self._stale(tau, client) or self._fault(upload) or scale_fault(self.algorithm, scale)
         )
         if fault:
             return self.reject(client, fault)

@@ -70,7 +70,7 @@ class Cell:
             algorithm, self.stopping, self.rounds, self.max_rounds, self.max_iterations, None
         )
         _registered("stopping", limits.rule, StoppingRule, RULES)
-        compiled = algorithm.compiled and objective.has_kernels
+        compiled = algorithm.compiled and objective.has_kernels and not source.has_weights
         engine = self.engine or ENGINES[0 if compiled else 1]
         check_choice("engine", engine, ENGINES)
         # A margin for each of at least two classes has as many parameters for each feature.

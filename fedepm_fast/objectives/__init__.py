@@ -1,0 +1,37 @@
+"""Clients' objectives: a loss bound to federated data.
+
+Every client's objective has one form::
+
+    f_i(w) = c_i * ( (1 / d_i) * sum_t loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2 )
+
+with a loss of `fedepm_fast.losses`; `Problem` says what the c_i and reg_i are, and what changes
+where rows have weights.
+"""
+
+from __future__ import annotations
+
+from ..losses import OBJECTIVES, REGULARIZERS, Objective, as_objective
+from ..losses.huber import Huber
+from ..losses.least_squares import LeastSquares
+from ..losses.logistic import Logistic
+from ..losses.multinomial import Multinomial
+from ..losses.scalar import ScalarLoss
+from ..losses.squared_hinge import SquaredHinge
+from ._optimum import Optimum
+from ._problem import CLIENT_WEIGHTS, Problem
+
+__all__ = [
+    "CLIENT_WEIGHTS",
+    "OBJECTIVES",
+    "REGULARIZERS",
+    "Huber",
+    "LeastSquares",
+    "Logistic",
+    "Multinomial",
+    "Objective",
+    "Optimum",
+    "Problem",
+    "ScalarLoss",
+    "SquaredHinge",
+    "as_objective",
+]

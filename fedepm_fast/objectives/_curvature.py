@@ -1,0 +1,159 @@
+"""Second derivatives of clients' objectives, and bounds of them that hold at every point.
+
+A loss whose second derivative is at most `curvature` has a Hessian of at most ``curvature * A'WA``,
+with the rows A and their weights W; of a loss with K margins a row, in every one of K diagonal
+blocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+    from ._problem import Problem
+
+Array = NDArray[np.float64]
+
+#: Columns up to which the largest eigenvalue is that of a matrix: of dense rows, of sparse ones.
+_MATRIX_UP_TO = {False: 500, True: 50}
+#: Lanczos iterations end where an eigenvalue is known to this part of it.
+_LANCZOS_TOLERANCE = 1e-10
+
+
+def bound_of(problem: Problem, what: str) -> float:
+    """The bound of the loss's second derivative; ValueError where there is none."""
+    curvature = problem.objective.curvature
+    if curvature is None:
+        raise ValueError(
+            f"curvature is not known of the loss {problem.objective.name!r}: nothing bounds its "
+            f"second derivative, so there is no {what}"
+        )
+    return float(curvature)
+
+
+def hessian(
+    problem: Problem, features: Any, labels: Array, weights: Array, reg: float, x: Array
+) -> Array:
+    """The Hessian at x of the rows' weighted losses and a regulariser, shape (n, n)."""
+    outputs, n = problem.objective.n_outputs, problem.data.n_features
+    curvature = problem.objective.second_derivative(problem.margins(features, x), labels)
+    curvature = curvature.reshape(-1, outputs, outputs)
+    blocks = np.empty((outputs, n, outputs, n))
+    for k in range(outputs):
+        for h in range(k + 1):
+            weight = curvature[:, k, h] * weights
+            if sparse.issparse(features):
+                block = (features.T @ features.multiply(weight[:, None]).tocsr()).toarray()
+            else:
+                block = features.T @ (features * weight[:, None])
+            blocks[k, :, h] = blocks[h, :, k] = block
+    full = blocks.reshape(2 * (problem.n_parameters,))
+    return full + reg * np.diag(np.broadcast_to(problem.reg_weights, x.shape))
+
+
+def hessian_operator(problem: Problem, x: Array) -> LinearOperator:
+    """Products with the Hessian of f at x, which is not formed."""
+    from scipy.sparse.linalg import LinearOperator
+
+    a, b, outputs = problem.data.features, problem.data.labels, problem.objective.n_outputs
+    curvature = problem.objective.second_derivative(problem.margins(a, x), b)
+    curvature = (curvature.T * problem.row_weights).T
+
+    def product(v: Array) -> Array:
+        v = v.ravel()
+        along = problem.margins(a, v)
+        slopes = curvature * along if outputs == 1 else np.einsum("tkh,th->tk", curvature, along)
+        return problem.pull_back(a, slopes) + problem.reg.sum() * (problem.reg_weights * v)
+
+    n = problem.n_parameters
+    return LinearOperator((n, n), matvec=product, rmatvec=product, dtype=np.float64)
+
+
+def bound_block(problem: Problem, i: int | None) -> Array:
+    """One of the K diagonal blocks of `Problem.bound_hessian`, shape (columns, columns)."""
+    curvature = bound_of(problem, "bound of its Hessian")
+    rows = slice(None) if i is None else problem.data.rows_of(i)
+    root = np.sqrt(curvature * problem.row_weights[rows])[:, None]
+    a = problem.data.features[rows]
+    scaled = a.multiply(root).tocsr() if sparse.issparse(a) else a * root
+    with np.errstate(over="ignore", invalid="ignore"):
+        block = scaled.T @ scaled
+    block = block.toarray() if sparse.issparse(block) else block
+    reg = problem.reg.sum() if i is None else problem.reg[i]
+    block[np.diag_indices(len(block))] += reg * _column_weights(problem)
+    return _finite(block)
+
+
+def bound_product(problem: Problem, v: Array) -> Array:
+    """The product of `Problem.bound_hessian` with v, which is not formed."""
+    weights = bound_of(problem, "bound of its Hessian") * problem.row_weights
+    a = problem.data.features
+    slopes = (problem.margins(a, v).T * weights).T
+    return problem.pull_back(a, slopes) + problem.reg.sum() * (problem.reg_weights * v)
+
+
+def mean_curvature(problem: Problem) -> float:
+    """As `Problem.mean_curvature` says."""
+    curvature, m = bound_of(problem, "bound of its Hessian"), problem.n_clients
+    data = problem.data
+    n = data.n_features
+    if n <= _MATRIX_UP_TO[data.is_sparse]:
+        return float(np.linalg.eigvalsh(bound_block(problem, None))[-1]) / m
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    a, weights = data.features, curvature * problem.row_weights
+    penalty = problem.reg.sum() * _column_weights(problem)
+
+    def product(v: Array) -> Array:
+        v = v.ravel()
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _finite(a.T @ (weights * (a @ v)) + penalty * v)
+
+    # A start that no structure of the rows is orthogonal to, and the same in every process.
+    start = np.random.default_rng(0).standard_normal(n)
+    if not product(start).any():
+        return 0.0
+    operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
+    found = eigsh(operator, k=1, v0=start, tol=_LANCZOS_TOLERANCE, return_eigenvectors=False)
+    return float(found[0]) / m
+
+
+def lipschitz(problem: Problem) -> Array:
+    """As `Problem.lipschitz` says."""
+    from scipy.sparse.linalg import svds
+
+    curvature = bound_of(problem, "Lipschitz constant")
+    data = problem.data
+    sigma = np.empty(problem.n_clients)
+    for i in range(problem.n_clients):
+        a, _ = data.client(i)
+        if data.sample_weight is not None:
+            root = np.sqrt(data.sample_weight[data.rows_of(i)])[:, None]
+            a = a.multiply(root).tocsr() if data.is_sparse else a * root
+        if data.is_sparse and min(a.shape) > 2 and a.count_nonzero():
+            sigma[i] = svds(a, k=1, return_singular_vectors=False, random_state=0)[0]
+        else:
+            sigma[i] = np.linalg.norm(a.toarray() if data.is_sparse else a, 2)
+    return problem.client_weights * (curvature * sigma**2 / data.weight_sums) + (
+        problem.reg_curvature
+    )
+
+
+def _column_weights(problem: Problem) -> Array:
+    """Weights of the columns in the regulariser."""
+    return np.broadcast_to(problem.reg_weights, problem.n_parameters)[: problem.data.n_features]
+
+
+def _finite(found: Array) -> Array:
+    if not np.isfinite(found).all():
+        raise ValueError(
+            "features must be brought to scale: sums of their squares overflow, so there is no "
+            "bound of the Hessian"
+        )
+    return found

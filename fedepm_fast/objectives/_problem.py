@@ -1,0 +1,388 @@
+"""The objectives of clients, all together: values, gradients, curvature, and their optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._common.validation import check_array, check_choice
+from ..losses import REGULARIZERS, Objective, as_objective
+from ..losses.scalar import ScalarLoss
+from . import _curvature, _together
+from ._optimum import Optimum, minimise
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+    from ..data import FederatedData
+    from ..kernels.losses import ClientRows
+
+Array = NDArray[np.float64]
+
+#: How clients weigh in f: all alike, as in the paper, or each by the weights of its rows, which
+#: makes f/m the objective of the pooled rows.
+CLIENT_WEIGHTS = ("equal", "size")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The objectives f_1..f_m of the clients: an objective bound to federated data.
+
+    ::
+
+        f_i(w) = c_i * ( (1 / s_i) * sum_t v_t * loss(<a_t, w>, b_t) + reg_i / 2 * |w|^2 )
+
+    v_t are the sample weights of the client's rows, 1 where there are none, and s_i is their sum,
+    its number of rows d_i then. f is the sum of the f_i, and f/m the mean objective.
+
+    Parameters
+    ----------
+    data : FederatedData
+        The clients' rows.
+    objective : str or Objective
+        The loss and ``beta``. Where its `regularizer` is None, ``"beta/d"`` is meant.
+    client_weight : {"equal", "size"}
+        ``"equal"``, as in the paper: c_i = 1, and reg_i is beta or ``beta / s_i``. ``"size"``:
+        ``c_i = m * s_i / s`` with s the sum of all s_i, and reg_i is beta or ``beta / s``, so that
+        f/m is the mean loss of the pooled rows plus ``reg_i / 2 * |w|^2``.
+    """
+
+    data: FederatedData
+    objective: Objective
+    client_weight: str = CLIENT_WEIGHTS[0]
+
+    def __post_init__(self) -> None:
+        check_choice("client_weight", self.client_weight, CLIENT_WEIGHTS)
+        objective = as_objective(self.objective)
+        if objective.regularizer is None:
+            objective = objective.changed(regularizer=REGULARIZERS[0])
+        object.__setattr__(self, "objective", objective.fit_to(self.data))
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, m."""
+        return self.data.n_clients
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows of all clients, d."""
+        return self.data.n_samples
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of coordinates of a point, n: one per feature, or per class and feature."""
+        return self.objective.n_outputs * self.data.n_features
+
+    @cached_property
+    def client_weights(self) -> Array:
+        """Weight of each client in f, c_i, shape (m,); their sum is m."""
+        sums = self.data.weight_sums
+        if self.client_weight == "equal":
+            return np.ones(len(sums))
+        return sums * len(sums) / sums.sum()
+
+    @cached_property
+    def is_weighted(self) -> bool:
+        """Whether rows have weights, or clients other ones than 1: kernels know of neither."""
+        return self.data.sample_weight is not None or bool((self.client_weights != 1).any())
+
+    @cached_property
+    def reg(self) -> Array:
+        """Weight of each client's regulariser in f, ``c_i * reg_i``, shape (m,)."""
+        sums, beta = self.data.weight_sums, self.objective.beta
+        if self.objective.regularizer == "beta":
+            return self.client_weights * beta
+        return (
+            beta / sums
+            if self.client_weight == "equal"
+            else self.client_weights * (beta / sums.sum())
+        )
+
+    @cached_property
+    def row_weights(self) -> Array:
+        """Weight of each row's loss in f, ``c_i * v_t / s_i``, shape (d,)."""
+        sizes, v = self.data.client_sizes, self.data.sample_weight
+        of_client = np.repeat(self.client_weights / self.data.weight_sums, sizes)
+        return of_client if v is None else of_client * v
+
+    @cached_property
+    def reg_weights(self) -> Array | float:
+        """Weights of the coordinates in the regulariser, shape (n,); 1 where all are."""
+        if self.objective.weights is None:
+            return 1.0
+        return np.tile(self.objective.weights, self.objective.n_outputs)
+
+    def margins(self, features: Any, w: Array) -> Array:
+        """Margins of rows at a point: (d,), or (d, K) for the multinomial objective."""
+        outputs = self.objective.n_outputs
+        return features @ (w if outputs == 1 else w.reshape(outputs, -1).T)
+
+    def pull_back(self, features: Any, slopes: Array) -> Array:
+        """The sum of rows times their slopes: the adjoint of `margins`, shape (n,)."""
+        return (features.T @ slopes).T.ravel()
+
+    # One client -------------------------------------------------------------------------
+
+    def value(self, i: int, w: Array) -> float:
+        """f_i(w)."""
+        a, b = self.data.client(i)
+        return self.value_of(i, self.objective.loss(self.margins(a, w), b), w)
+
+    def gradient(self, i: int, w: Array) -> Array:
+        """The gradient of f_i at w, shape (n,)."""
+        a, b = self.data.client(i)
+        return self.gradient_of(i, a, self.objective.derivative(self.margins(a, w), b), w)
+
+    def hessian(self, i: int, w: Array) -> Array:
+        """The Hessian of f_i at w, shape (n, n)."""
+        weights = self.row_weights[self.data.rows_of(i)]
+        return _curvature.hessian(self, *self.data.client(i), weights, self.reg[i], w)
+
+    def value_of(self, i: int, losses: Array, w: Array) -> float:
+        """f_i(w) from the losses of its rows."""
+        if self.is_weighted:
+            mean = losses @ self.row_weights[self.data.rows_of(i)]
+        else:
+            mean = losses.mean()
+        return float(mean + self.reg[i] / 2 * (self.reg_weights * w @ w))
+
+    def gradient_of(self, i: int, features: Any, slopes: Array, w: Array) -> Array:
+        """The gradient of f_i at w from the derivatives of its rows' losses."""
+        if self.is_weighted:
+            weighted = (slopes.T * self.row_weights[self.data.rows_of(i)]).T
+        else:
+            weighted = slopes / len(slopes)
+        return self.pull_back(features, weighted) + self.reg[i] * (self.reg_weights * w)
+
+    # All clients ------------------------------------------------------------------------
+
+    def values(self, x: ArrayLike) -> Array:
+        """f_i for every client, shape (m,); `x` is one point (n,) or a point for each (m, n)."""
+        x = np.asarray(x, dtype=np.float64)
+        if x.ndim == 2:
+            return np.array([self.value(i, x[i]) for i in range(self.n_clients)])
+        return self._values(self.margins(self.data.features, x), x)
+
+    def gradients(self, x: ArrayLike) -> Array:
+        """Gradients of f_i, shape (m, n); `x` is one point (n,) or a point for each (m, n)."""
+        shape = (self.n_clients, self.n_parameters)
+        points = np.broadcast_to(np.asarray(x, dtype=np.float64), shape)
+        return np.stack([self.gradient(i, points[i]) for i in range(self.n_clients)])
+
+    def client_gradients(
+        self, clients: ArrayLike, x: Array, *, compiled: bool = True
+    ) -> tuple[Array, Array]:
+        """f_i and their gradients at one point, for some of the clients.
+
+        A client's numbers do not depend on who else is asked for.
+
+        Parameters
+        ----------
+        clients : array_like of int, shape (s,)
+            In any order.
+        x : ndarray of shape (n,)
+            Where it is not finite, neither is what comes of it.
+        compiled : bool
+            Whether compiled kernels do it where they can: those of losses that have some, for
+            rows without weights. They agree with `value` and `gradient` to rounding; without
+            them these are bit for bit what comes.
+
+        Returns
+        -------
+        values : ndarray of shape (s,)
+        gradients : ndarray of shape (s, n)
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument.
+        """
+        chosen = check_array("clients", clients, ndim=1, dtype=np.intp)
+        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n_clients:
+            raise ValueError(f"clients must be in [0, {self.n_clients}), got {chosen.tolist()}")
+        x = check_array("x", x, shape=(self.n_parameters,), finite=False)
+        can = self.data.sample_weight is None and self.objective.has_kernels
+        if compiled and can and np.isfinite(x).all():
+            return _together.by_kernels(self, chosen, x)
+        return _together.by_numpy(self, chosen, x)
+
+    def total_value(self, x: Array) -> float:
+        """f(x) = sum_i f_i(x)."""
+        return float(self.values(x).sum())
+
+    def total_gradient(self, x: Array) -> Array:
+        """The gradient of f at x, shape (n,)."""
+        return self._total_gradient(self.margins(self.data.features, x), x)
+
+    def total_value_and_gradient(self, x: Array) -> tuple[float, Array]:
+        """f(x) and its gradient, of the same margins."""
+        margins = self.margins(self.data.features, x)
+        return float(self._values(margins, x).sum()), self._total_gradient(margins, x)
+
+    def _values(self, margins: Array, x: Array) -> Array:
+        losses, offsets = self.objective.loss(margins, self.data.labels), self.data.offsets[:-1]
+        if self.is_weighted:
+            means = np.add.reduceat(losses * self.row_weights, offsets)
+        else:
+            means = np.add.reduceat(losses, offsets) / self.data.client_sizes
+        return means + self.reg / 2 * (self.reg_weights * x @ x)
+
+    def _total_gradient(self, margins: Array, x: Array) -> Array:
+        slopes = self.objective.derivative(margins, self.data.labels)
+        pulled = self.pull_back(self.data.features, (slopes.T * self.row_weights).T)
+        return pulled + self.reg.sum() * (self.reg_weights * x)
+
+    # Curvature --------------------------------------------------------------------------
+
+    def total_hessian(self, x: Array) -> Array:
+        """The Hessian of f at x, shape (n, n)."""
+        data = self.data
+        return _curvature.hessian(
+            self, data.features, data.labels, self.row_weights, self.reg.sum(), x
+        )
+
+    def hessian_operator(self, x: Array) -> LinearOperator:
+        """The Hessian of f at x as products with it, without forming it, shape (n, n)."""
+        return _curvature.hessian_operator(self, x)
+
+    def hessian_product(self, x: Array, v: Array) -> Array:
+        """The Hessian of f at x times v, shape (n,); it is not formed."""
+        return np.asarray(self.hessian_operator(x).matvec(v))
+
+    @property
+    def has_lipschitz(self) -> bool:
+        """Whether there is a bound of the loss's second derivative, which `lipschitz` needs."""
+        return self.objective.curvature is not None
+
+    def bound_hessian(self, i: int | None = None) -> Array:
+        """A matrix that no Hessian of f, or of the f_i of one client, exceeds; shape (n, n).
+
+        With W the `row_weights` it is ``curvature * A'WA + sum_i reg_i * diag(weights)``, once on
+        the diagonal for every class of the multinomial loss; divided by m it bounds the Hessian of
+        the mean objective. For least squares it is the Hessian.
+
+        Raises
+        ------
+        ValueError
+            If nothing bounds the second derivative of the loss: it has no `curvature`; or if sums
+            of squares overflow.
+        """
+        block = _curvature.bound_block(self, i)
+        return np.asarray(np.kron(np.eye(self.objective.n_outputs), block), np.float64)
+
+    def bound_product(self, v: Array) -> Array:
+        """`bound_hessian` times v, shape (n,); it is not formed."""
+        return _curvature.bound_product(self, v)
+
+    def mean_curvature(self) -> float:
+        """The largest eigenvalue of ``bound_hessian() / m``: a bound of the curvature of f/m.
+
+        Of many columns it is found by Lanczos iterations, to a part in 1e10, without ``A'WA``.
+
+        Raises
+        ------
+        ValueError
+            As `bound_hessian`.
+        """
+        return _curvature.mean_curvature(self)
+
+    def lipschitz(self) -> Array:
+        """A Lipschitz constant r_i of each gradient, shape (m,).
+
+        ``r_i = curvature * sigma_max(A_i)^2 / d_i + reg_i``, exact for least squares and a
+        tight bound for the other losses (with reg_i times the largest weight, an upper bound);
+        with weights of clients or rows, that of the weighted f_i.
+
+        Raises
+        ------
+        ValueError
+            If nothing bounds the second derivative of the loss: it has no `curvature`.
+        """
+        return _curvature.lipschitz(self)
+
+    @property
+    def reg_curvature(self) -> Array:
+        """Largest second derivative of each client's regulariser, shape (m,)."""
+        return self.reg * np.max(self.reg_weights)
+
+    def optimum(self, start: ArrayLike | None = None, *, method: str = "bfgs") -> Optimum:
+        """Minimise f.
+
+        Parameters
+        ----------
+        start : array_like of shape (n,), optional
+            Where to start; zero by default.
+        method : {"bfgs", "newton"}
+            By BFGS, then by Newton steps while they lower the gradient; or by such Newton steps
+            alone, a hundred times faster in few dimensions, and by BFGS only where they end with
+            a gradient of f/m above 1e-9.
+
+        Returns
+        -------
+        Optimum
+            The point, f there, and the norm of the gradient.
+        """
+        return minimise(self, start, method)
+
+    def accuracy(self, x: Array) -> float | None:
+        """Share of rows whose label is predicted, by their weights; None for regression.
+
+        The prediction is ``<a, x> > 0``, or the class with the largest margin.
+        """
+        if self.objective.task == "regression":
+            return None
+        predicted = self.objective.predict(self.margins(self.data.features, x))
+        return float(np.average(predicted == self.data.labels, weights=self.data.sample_weight))
+
+    # Compiled ---------------------------------------------------------------------------
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether the compiled kernels have this objective: none has weights."""
+        return self.objective.has_kernels and not self.is_weighted
+
+    @property
+    def rows(self) -> ClientRows:
+        """The clients' rows, packed for the compiled kernels in float64; without their weights."""
+        objective = self.objective
+        return self.data.packed(weights=objective.weights, **objective.packing)
+
+    def value_at_start(self, start: Array | None) -> float:
+        """f at the mean of the clients' parameters at the start, compiled."""
+        if start is None and self.objective.at_zero is not None:
+            return self.n_clients * self.objective.at_zero
+        n = self.n_parameters
+        x = np.zeros(n) if start is None else start.reshape(-1, n).mean(axis=0)
+        if self.is_weighted or isinstance(self.objective, ScalarLoss):  # a kernel less to compile
+            return self.total_value(x)
+        from ..kernels import losses
+
+        return float(losses.values(self.rows, x, reg=self.reg).sum())
+
+    def accuracies(self, points: Array) -> Array | None:
+        """`accuracy` of each of the `points`, shape (t, n), compiled."""
+        if self.objective.task == "regression":
+            return None
+        if self.data.sample_weight is not None:
+            return np.array([self.accuracy(x) for x in points], np.float64)
+        from ..kernels import accuracy
+
+        counts = accuracy.wrong_and_ties(self.rows, points)
+        # A row on the border counts as label 0.
+        if counts[:, 1].any():
+            for t in np.flatnonzero(counts[:, 1]):
+                counts[t, 0] = np.sum((self.data.features @ points[t] > 0) != self.data.labels)
+        return 1.0 - counts[:, 0] / self.data.n_samples
+
+    def describe(self) -> dict[str, Any]:
+        """The objective as plain values, for records; weights where they are not the paper's."""
+        found = self.objective.describe()
+        if self.client_weight != CLIENT_WEIGHTS[0]:
+            found["client_weight"] = self.client_weight
+        if self.data.sample_weight is not None:
+            found["sample_weight"] = "given"
+        return found

@@ -1,0 +1,41 @@
+"""Objectives and gradients of several clients at one point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ._problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def by_kernels(problem: Problem, clients: NDArray[np.intp], x: Array) -> tuple[Array, Array]:
+    """Compiled; rows must have no weights."""
+    from ..kernels import losses
+
+    c = problem.client_weights
+    values, gradients = losses.values_and_gradients(
+        problem.rows, x, clients=clients, reg=problem.reg / c, threads=1
+    )
+    return values * c[clients], gradients * c[clients, None]
+
+
+def by_numpy(problem: Problem, clients: NDArray[np.intp], x: Array) -> tuple[Array, Array]:
+    """The loss and its derivative of all rows at once; sums client by client, as one alone."""
+    values, gradients = np.empty(len(clients)), np.empty((len(clients), len(x)))
+    if len(clients) == 0:
+        return values, gradients
+    chosen = clients.tolist()
+    features, labels = zip(*map(problem.data.client, chosen), strict=True)
+    margins = np.concatenate([problem.margins(a, x) for a in features])
+    b = np.concatenate(labels)
+    losses, slopes = problem.objective.loss(margins, b), problem.objective.derivative(margins, b)
+    ends = np.cumsum([len(own) for own in labels]).tolist()
+    for k, (i, first, last) in enumerate(zip(chosen, [0, *ends], ends, strict=False)):
+        values[k] = problem.value_of(i, losses[first:last], x)
+        gradients[k] = problem.gradient_of(i, features[k], slopes[first:last], x)
+    return values, gradients
