@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._common.extras import require
 from ._columns import Columns, Held, Loaded
 
 
 def read_parquet(path: Path, wanted: tuple[Any, ...]) -> Columns:
+    frame = parquet_frame(path, wanted)
+    columns = [Held(frame.iloc[:, j]) for j in range(frame.shape[1])]
+    return Columns(path, tuple(map(str, frame.columns)), columns)
+
+
+def parquet_frame(path: Path, wanted: tuple[Any, ...]) -> Any:
+    """A Parquet file as a frame of pandas, with the levels of its index that are wanted."""
     pandas = require("pandas", "tables", "reading parquet files")
     require("pyarrow", "tables", "reading Parquet files")
     try:
@@ -24,16 +32,19 @@ def read_parquet(path: Path, wanted: tuple[Any, ...]) -> Columns:
         raise ValueError(f"{path} has no rows")
     # An index is no feature, but it may name the clients.
     levels = [n for n in frame.index.names if n is not None and n in wanted and n not in frame]
-    frame = frame.reset_index(level=levels) if levels else frame
-    columns = [Held(frame.iloc[:, j]) for j in range(frame.shape[1])]
-    return Columns(path, tuple(map(str, frame.columns)), columns)
+    return frame.reset_index(level=levels) if levels else frame
 
 
 def read_npy(path: Path) -> Columns:
+    return Columns(path, None, [Held(column) for column in npy_table(path).T])
+
+
+def npy_table(path: Path) -> NDArray[Any]:
+    """The array of a NumPy file, shape (d, n)."""
     array = _numpy(path)
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "buif":
         raise ValueError(f"{path} must hold a 2-D array of numbers")
-    return Columns(path, None, [Held(column) for column in array.T])
+    return array
 
 
 def read_npz(path: Path) -> Loaded:

@@ -166,6 +166,8 @@ class Text:
         By default the one of `SEPARATORS` that splits all rows alike.
     known : sequence of str
         Names of columns that someone asks for.
+    encoding : str, optional
+        By default UTF-8, with a byte order mark or without.
 
     Attributes
     ----------
@@ -179,11 +181,17 @@ class Text:
     """
 
     def __init__(
-        self, path: Path, header: bool | None, separator: str | None, known: Sequence[str]
+        self,
+        path: Path,
+        header: bool | None,
+        separator: str | None,
+        known: Sequence[str],
+        encoding: str | None = None,
     ) -> None:
         self.path = path
+        self._encoding = encoding or "utf-8-sig"
         self._told = separator is not None
-        self._separator = self._find_separator() if separator is None else separator
+        self.separator = self._find_separator() if separator is None else separator
         rows = self._rows()
         first, line = next(rows, ([], 0))
         if not first:
@@ -212,7 +220,7 @@ class Text:
     def _records(self, separator: str, *, padded: bool) -> Iterator[tuple[Row, int]]:
         """Rows as the file has them, blank lines aside, and the lines where they end."""
         try:
-            with open_file(self.path, "rt", encoding="utf-8-sig", newline="") as file:
+            with open_file(self.path, "rt", encoding=self._encoding, newline="") as file:
                 reader = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=padded)
                 end = 0  # of the last row
                 for row in reader:
@@ -223,13 +231,14 @@ class Text:
             lines = range(end + 1, reader.line_num + 1)
             raise csv.Error(f"{error}, {self._place(separator, lines)}") from None
         except UnicodeDecodeError as error:
-            raise ValueError(f"{self.path} is not text in UTF-8: {error}") from None
+            named = "UTF-8" if self._encoding == "utf-8-sig" else self._encoding
+            raise ValueError(f"{self.path} is not text in {named}: {error}") from None
         except DAMAGED as error:
             raise ValueError(f"{self.path} is not a readable csv file: {error}") from None
 
     def _place(self, separator: str, lines: range) -> str:
         """Where a row that cannot be read went wrong: in which quotes, if in any."""
-        with open_file(self.path, "rt", encoding="utf-8-sig", newline="") as file:
+        with open_file(self.path, "rt", encoding=self._encoding, newline="") as file:
             text = "".join(islice(file, lines[0] - 1, lines[-1]))
         quoted = rf'(?:^|[\r\n{re.escape(separator)}])[ ]*(")(?:[^"]|"")*"?'
         begins = [match.start(1) for match in re.finditer(quoted, text)]
@@ -241,7 +250,7 @@ class Text:
     def _rows(self) -> Iterator[tuple[Row, int]]:
         first: tuple[int, int] | None = None
         try:
-            for row, line in self._records(self._separator, padded=self._quotes_after_blanks()):
+            for row, line in self._records(self.separator, padded=self._quotes_after_blanks()):
                 first = first or (len(row), line)
                 if len(row) != first[0]:
                     raise ValueError(
@@ -256,13 +265,13 @@ class Text:
         if not row[-1].strip():
             return "the line ends with a separator"
         return (
-            f"{self._separator!r} separates fields, text that has it must stand in quotes, and "
+            f"{self.separator!r} separates fields, text that has it must stand in quotes, and "
             "decimal commas are not read"
         )
 
     def _quotes_after_blanks(self) -> bool:
         """Whether some quoted cell begins with blanks, which would make its quotes text."""
-        plain = (row for row, _ in self._records(self._separator, padded=False))
+        plain = (row for row, _ in self._records(self.separator, padded=False))
         return any(
             cell.lstrip(" ").startswith('"') for row in islice(plain, _LOOKED_AT) for cell in row
         )
@@ -289,7 +298,7 @@ class Text:
 
     def _refuse_blanks(self, separator: str) -> None:
         """Refuse rows that blanks split all alike, so that the separator is within numbers."""
-        with open_file(self.path, "rt", encoding="utf-8-sig") as file:
+        with open_file(self.path, "rt", encoding=self._encoding) as file:
             lines = list(islice(filter(None, map(str.split, file)), _LOOKED_AT))
         if len({len(cells) for cells in lines}) != 1 or len(lines[0]) < 2:
             return
@@ -308,7 +317,7 @@ class Text:
         i, cell = next((i, c) for i, c in enumerate(self.columns[j]) if c not in MISSING)
         raise ValueError(
             f"{self.path}, line {self.lines[i]} has several numbers in one cell, {cell!r}, as all "
-            f"rows have in column {named!r}: {self._separator!r} separates fields, and blanks and "
+            f"rows have in column {named!r}: {self.separator!r} separates fields, and blanks and "
             "decimal commas are not read; if the cells are meant so, say by separator= "
             "(--separator) what separates them"
         )

@@ -120,7 +120,7 @@ def load(
         return read_npz(path)
     if format == "csv":
         known = [name for name in (label, client_column) if isinstance(name, str)]
-        text = Text(path, header, None if separator is None else _one_character(separator), known)
+        text = Text(path, header, None if separator is None else one_character(separator), known)
         table = Columns(path, text.names, text.columns, text)
     elif format == "npy":
         table = read_npy(path)
@@ -246,7 +246,8 @@ def _one_name(client_column: str | int | None, client: str | int | None) -> str 
     return client if client_column is None else client_column
 
 
-def _one_character(separator: Any) -> str:
+def one_character(separator: Any) -> str:
+    """What separates cells, by a name or itself."""
     known = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
     if not isinstance(known, str) or len(known) != 1 or known in '"\r\n ':
         raise ArgumentValueError("separator", f"must be one character, or 'tab', got {separator!r}")

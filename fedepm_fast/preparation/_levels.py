@@ -1,0 +1,120 @@
+"""Levels of a category: what cells are called, and what is no category."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._common.validation import ArgumentTypeError, ArgumentValueError
+from ..data._csv import is_word
+
+TRUTH = {"true": 1.0, "false": 0.0}
+#: Levels of a preparation's own.
+OTHER = "(other)"
+MISSING_LEVEL = "(missing)"
+#: Above so many numbers among its levels, a column is one of numbers with a few words.
+_CODES = 10
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}.*")
+
+
+class Levels(NamedTuple):
+    """The levels of a column, each a text, and which of them a cell is."""
+
+    codes: NDArray[np.int32]
+    """Shape (d,), indices of `names`; -1 where a cell is missing."""
+    names: tuple[str, ...]
+
+    def counts(self) -> dict[str, int]:
+        """How many cells each level has, in the order of the names; levels without one left out."""
+        held = np.bincount(self.codes[self.codes >= 0], minlength=len(self.names))
+        return {name: int(n) for name, n in zip(self.names, held, strict=True) if n}
+
+
+def level_text(cell: Any) -> str | None:
+    """What a cell is called as a level; None where it is missing.
+
+    Blanks around text are not part of it, letters with accents are one character each, and
+    whole numbers have no decimals: ``2.0`` is level ``2``.
+    """
+    if isinstance(cell, str):
+        text = unicodedata.normalize("NFC", cell).strip()
+        return text.lower() if text.lower() in TRUTH else text or None
+    if is_missing(cell):
+        return None
+    if isinstance(cell, (bool, np.bool_)):
+        return "true" if cell else "false"
+    if isinstance(cell, Integral) or float(cell).is_integer():
+        return str(int(cell))
+    return repr(float(cell))
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell that is no text is missing.
+
+    Raises
+    ------
+    TypeError
+        If it is neither missing nor a number.
+    """
+    if cell is None:
+        return True
+    try:
+        if bool(cell != cell):
+            return True
+    except (TypeError, ValueError):  # pandas.NA has no truth value
+        return True
+    if isinstance(cell, (Real, Decimal, np.bool_)):
+        return False
+    raise ArgumentTypeError(
+        "table", f"must hold numbers, text or booleans, got {cell!r} of type {type(cell).__name__}"
+    )
+
+
+def named(codes: NDArray[np.int32], texts: Sequence[str | None]) -> Levels:
+    """Levels by their texts: equal ones are one level, None is missing."""
+    index: dict[str, int] = {}
+    table = [-1 if text is None else index.setdefault(text, len(index)) for text in texts]
+    if table == list(range(len(table))):
+        return Levels(codes, tuple(index))
+    lookup = np.array([*table, -1], dtype=np.int32)  # the last is that of code -1
+    return Levels(lookup[codes], tuple(index))
+
+
+def check_words(name: str, levels: Collection[str]) -> None:
+    """Refuse numbers with a few words among them as a category, unless someone says that it is."""
+    words = [level for level in levels if is_word(level) and level not in TRUTH]
+    numbers = len(levels) - len(words)
+    if not words or numbers <= _CODES or 10 * len(words) > numbers:
+        return
+    told = ", ".join(map(repr, words[:5])) + ", ..." * (len(words) > 5)
+    raise ArgumentValueError(
+        f"column {name!r}",
+        f"must be numbers or levels, got {numbers} different numbers and {told}: say what stands "
+        f"for a missing cell, in a file by na= (--na), or that they are codes, by "
+        f"kinds={{{name!r}: 'category'}}",
+    )
+
+
+def check_count(name: str, levels: Collection[str], most: int) -> None:
+    """Refuse a category of too many levels: free text, dates, or numbers of persons."""
+    if len(levels) <= most:
+        return
+    hint = "leave it out by drop=, or allow more by max_levels="
+    if all(map(_DATE.fullmatch, levels)):
+        hint = "its cells are dates: leave it out by drop=, or give days since a date, as numbers"
+    elif not any(is_word(level.replace(",", ".")) for level in levels):
+        hint = f"if its cells are numbers, say so by kinds={{{name!r}: 'numeric'}}"
+        if any("," in level for level in levels):
+            hint = "if its cells have decimal commas, read it with decimal=',' (--decimal ,)"
+    raise ArgumentValueError(
+        f"column {name!r}",
+        f"must have at most max_levels={most} levels as a category, got {len(levels)}, such as "
+        f"{', '.join(map(repr, list(levels)[:3]))}: {hint}",
+    )
