@@ -75,8 +75,8 @@ def hessian_operator(problem: Problem, x: Array) -> LinearOperator:
     return LinearOperator((n, n), matvec=product, rmatvec=product, dtype=np.float64)
 
 
-def bound_block(problem: Problem, i: int | None) -> Array:
-    """One of the K diagonal blocks of `Problem.bound_hessian`, shape (columns, columns)."""
+def bound_block(problem: Problem, i: int | None = None) -> Array:
+    """One of the K equal diagonal blocks of `Problem.bound_hessian`, shape (columns, columns)."""
     curvature = bound_of(problem, "bound of its Hessian")
     rows = slice(None) if i is None else problem.data.rows_of(i)
     root = np.sqrt(curvature * problem.row_weights[rows])[:, None]
@@ -90,38 +90,63 @@ def bound_block(problem: Problem, i: int | None) -> Array:
     return _finite(block)
 
 
-def bound_product(problem: Problem, v: Array) -> Array:
-    """The product of `Problem.bound_hessian` with v, which is not formed."""
+def block_diagonal(problem: Problem) -> Array:
+    """The diagonal of `bound_block`, shape (columns,)."""
     weights = bound_of(problem, "bound of its Hessian") * problem.row_weights
     a = problem.data.features
-    slopes = (problem.margins(a, v).T * weights).T
-    return problem.pull_back(a, slopes) + problem.reg.sum() * (problem.reg_weights * v)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if sparse.issparse(a):
+            squares = a.multiply(a).T @ weights
+        else:
+            squares = np.einsum("t,tj,tj->j", weights, a, a)
+        return _finite(squares + problem.reg.sum() * _column_weights(problem))
+
+
+def block_operator(problem: Problem) -> LinearOperator:
+    """Products with `bound_block`, which is not formed."""
+    from scipy.sparse.linalg import LinearOperator
+
+    weights = bound_of(problem, "bound of its Hessian") * problem.row_weights
+    a, penalty = problem.data.features, problem.reg.sum() * _column_weights(problem)
+
+    def product(v: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            # One vector, or several as columns.
+            return _finite(a.T @ ((a @ v).T * weights).T + (v.T * penalty).T)
+
+    n = problem.data.n_features
+    return LinearOperator((n, n), matvec=product, rmatvec=product, matmat=product, dtype=np.float64)
+
+
+def bound_product(problem: Problem, v: Array) -> Array:
+    """The product of `Problem.bound_hessian` with v, which is not formed."""
+    block = block_operator(problem)
+    columns = np.asarray(v, np.float64).reshape(problem.objective.n_outputs, -1)
+    return np.concatenate([block.matvec(own) for own in columns])
 
 
 def mean_curvature(problem: Problem) -> float:
     """As `Problem.mean_curvature` says."""
-    curvature, m = bound_of(problem, "bound of its Hessian"), problem.n_clients
     data = problem.data
-    n = data.n_features
-    if n <= _MATRIX_UP_TO[data.is_sparse]:
-        return float(np.linalg.eigvalsh(bound_block(problem, None))[-1]) / m
-    from scipy.sparse.linalg import LinearOperator, eigsh
+    if data.n_features <= _MATRIX_UP_TO[data.is_sparse]:
+        return float(np.linalg.eigvalsh(bound_block(problem))[-1]) / problem.n_clients
+    return largest_eigenvalue(block_operator(problem)) / problem.n_clients
 
-    a, weights = data.features, curvature * problem.row_weights
-    penalty = problem.reg.sum() * _column_weights(problem)
 
-    def product(v: Array) -> Array:
-        v = v.ravel()
-        with np.errstate(over="ignore", invalid="ignore"):
-            return _finite(a.T @ (weights * (a @ v)) + penalty * v)
+def largest_eigenvalue(operator: LinearOperator, tolerance: float = _LANCZOS_TOLERANCE) -> float:
+    """That of a positive semidefinite operator, by Lanczos iterations: from below, and nearly."""
+    from scipy.sparse.linalg import eigsh
 
-    # A start that no structure of the rows is orthogonal to, and the same in every process.
-    start = np.random.default_rng(0).standard_normal(n)
-    if not product(start).any():
-        return 0.0
-    operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
-    found = eigsh(operator, k=1, v0=start, tol=_LANCZOS_TOLERANCE, return_eigenvectors=False)
-    return float(found[0]) / m
+    start = lanczos_start(operator.shape[0])
+    if operator.shape[0] == 1 or not operator.matvec(start).any():
+        return float(operator.matvec(start)[0] / start[0])
+    found = eigsh(operator, k=1, v0=start, tol=tolerance, return_eigenvectors=False)
+    return float(found[0])
+
+
+def lanczos_start(n: int) -> Array:
+    """What no structure of rows is orthogonal to, and the same in every process."""
+    return np.random.default_rng(0).standard_normal(n)
 
 
 def lipschitz(problem: Problem) -> Array:
