@@ -177,10 +177,10 @@ class _Compiled:
     def __init__(self, algorithm: Algorithm, problem: Problem, plan: PrivacyPlan | None) -> None:
         from .kernels import engine as kernel  # loads Numba
         from .kernels._jit import JIT_DISABLED
-        from .kernels.losses import objective_device, workspace
+        from .kernels.losses import workspace
 
         noise = algorithm.noise_model
-        stages = algorithm.stages(objective_device(problem.rows))
+        stages = algorithm.stages(kernel.objective_of(problem.rows))
         for stage in stages:
             if isinstance(stage, FunctionType) and not JIT_DISABLED:
                 raise TypeError(

@@ -258,7 +258,7 @@ class Algorithm:
     def stages(self, client: Any) -> tuple[Any, Any]:
         """The compiled `aggregate` and `local_round`: see `fedepm_fast.kernels.engine`.
 
-        `client` is a client's objective, as `kernels.losses.objective_device` gives it.
+        `client` is a client's objective, as `kernels.engine.objective_of` gives it.
         """
         raise NotImplementedError
 

@@ -1,7 +1,8 @@
 """Whole runs, compiled: the loop of `kernels._loop`, and the stages that all algorithms share.
 
 Machine code of a stage is made once, whatever it is combined with: the loop calls stages through
-pointers, so that a further loss or algorithm compiles only what is its own. An algorithm brings
+pointers, and they a client's objective (`_client`), so that a further loss, layout or algorithm
+compiles only what is its own. Their arguments are passed by address (`_views`). An algorithm brings
 `aggregate` and `local_round`, compiled by `stage`; the others are `select` and one each of
 `evaluate_kernel`'s and `upload_kernel`'s. `Engine` puts them together::
 
@@ -20,7 +21,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import typeof
 from numba.core import types
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
@@ -56,7 +56,9 @@ from ..losses._clients import _add
 from ..noise import gaussian_rows, laplace_rows
 from ..philox import wrapping
 from ..sampling import select_into
+from ._client import ROWS, address_of, objective_of, pointed
 from ._clock import now
+from ._views import view_of
 
 __all__ = [
     "DIVERGED",
@@ -79,6 +81,7 @@ __all__ = [
     "State",
     "new_history",
     "new_state",
+    "objective_of",
     "reader",
     "stage",
 ]
@@ -136,7 +139,20 @@ def _observe(state, history, row):
 
 
 _run_loop = kernel(make_loop(device, now, _observe)[1])
-_STAGES = 5
+
+#: What stages and loop are compiled for, whatever the loss, the rows and the algorithm.
+_VIEWS = tuple(
+    view_of(example)
+    for example in (
+        ClientProblem(*[np.empty(0)] * 5),
+        Settings(0, 0, 0, 0.0, 0.0, 0.0, False, False, np.empty(0), 0, 0.0, 0.0, 0, 0, *[0.0] * 3),
+        Key(*[np.uint64(0)] * 6),
+        Given(np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0, 0))),
+        new_state(1, 1),
+    )
+)
+_HISTORY = view_of(new_history(0, 1))
+_STAGE = types.boolean(ROWS, *_VIEWS, types.int64)
 
 
 # Stages that all algorithms share -----------------------------------------------------------
@@ -159,7 +175,7 @@ def select(rows, problem, settings, key, given, state, tau):
 
 @functools.cache
 def evaluate_kernel(client: Any) -> Any:
-    """The stage that evaluates all clients, given one client's objective to compile into it."""
+    """The stage that evaluates all clients, given one client's objective, see `objective_of`."""
 
     @stage
     def evaluate(rows, problem, settings, key, given, state, tau):
@@ -287,11 +303,11 @@ class Engine:
     def __init__(
         self, rows: losses.ClientRows, aggregate: Any, local_round: Any, law: Any, private: bool
     ) -> None:
-        self._rows = rows.arrays
-        evaluate, upload = (
-            evaluate_kernel(losses.objective_device(rows)),
-            upload_kernel(_ROWS.get(law, law), private),
-        )
+        self._rows = rows
+        self._pointed = () if JIT_DISABLED else pointed(rows)
+        self._words: Any = None
+        evaluate = evaluate_kernel(objective_of(rows))
+        upload = upload_kernel(_ROWS.get(law, law), private)
         self._stages = (select, aggregate, evaluate, local_round, upload)
 
     def begin(self, settings: Settings, key: Key, given: Given, initial: Any, state: State) -> None:
@@ -322,57 +338,41 @@ class Engine:
         history: History, tau: int, last: int,
     ) -> tuple[int, int]:  # fmt: skip
         """As of `_loop.make_loop`."""
-        arguments = problem, settings, key, given, state, history
-        loop: Any = _run_loop
-        stages: tuple[Any, ...] = self._stages
-        if not JIT_DISABLED:
-            kinds = tuple(_kind(value) for group in (self._rows, *arguments) for value in group)
-            loop, signature = _loop_for(kinds, self._rows, arguments)
-            stages = tuple(_pointer(stage, kinds, signature) for stage in stages)
-        with wrapping():
-            return loop(*stages, self._rows, *arguments, tau, last)  # type: ignore[no-any-return]
+        arguments = problem, settings, key, given, state
+        if JIT_DISABLED:
+            with wrapping():
+                return _run_loop(  # type: ignore[no-any-return]
+                    *self._stages, self._rows.arrays, *arguments, history, tau, last
+                )
+        if self._words is None or self._words[0] != tuple(map(id, arguments)):
+            words = [view.packed(value) for view, value in zip(_VIEWS, arguments, strict=True)]
+            self._words = tuple(map(id, arguments)), arguments, words
+        loop, *stages = _compiled(self._stages)
+        views = (self._pointed[0], *self._words[2], _HISTORY.packed(history))
+        return loop(  # type: ignore[no-any-return]
+            *stages, *(words.ctypes.data for words in views), tau, last
+        )
 
 
 class _Pointer(types.WrapperAddressProtocol):
     """A compiled stage as the loop takes it: Numba would look for it at every call."""
 
-    def __init__(self, address: int, signature: Any) -> None:
-        self._address, self._signature = address, signature
+    def __init__(self, address: int) -> None:
+        self._address = address
 
     def __wrapper_address__(self) -> int:
         return self._address
 
     def signature(self) -> Any:
-        return self._signature
+        return _STAGE
 
 
-_loops: dict[Any, tuple[Any, Any]] = {}
-_pointers: dict[Any, _Pointer] = {}
-
-
-def _kind(value: Any) -> Any:
-    """What the type of compiled code depends on, found faster than by Numba."""
-    if isinstance(value, np.ndarray):
-        return value.dtype, value.ndim, value.flags.c_contiguous, value.flags.writeable
-    return type(value)
-
-
-def _loop_for(kinds: Any, rows: Any, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The loop compiled for arguments of these kinds, and the signature of its stages."""
-    if kinds not in _loops:
-        *before, history = map(typeof, arguments)
-        one = types.boolean(typeof(rows), *before, types.int64)
-        signature = types.UniTuple(types.int64, 2)(
-            *[types.FunctionType(one)] * _STAGES, typeof(rows), *before, history, types.int64,
-            types.int64,
-        )  # fmt: skip
-        _loops[kinds] = _run_loop.get_compile_result(signature).entry_point, one
-    return _loops[kinds]
-
-
-def _pointer(stage: Any, kinds: Any, signature: Any) -> _Pointer:
-    if (stage, kinds) not in _pointers:
-        compiled = stage.get_compile_result(signature)
-        address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
-        _pointers[stage, kinds] = _Pointer(address, signature)
-    return _pointers[stage, kinds]
+@functools.cache
+def _compiled(stages: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The loop, and its stages as it takes them."""
+    signature = types.UniTuple(types.int64, 2)(
+        *[types.FunctionType(_STAGE)] * len(stages), ROWS, *_VIEWS, _HISTORY, types.int64,
+        types.int64,
+    )  # fmt: skip
+    found = (_Pointer(address_of(stage.get_compile_result(_STAGE))) for stage in stages)
+    return _run_loop.get_compile_result(signature).entry_point, *found
