@@ -245,6 +245,18 @@ def test_weights_go_with_their_rows():
     assert made.sample_weight[0] < 2
 
 
+def test_sparse_rows_of_a_client_share_the_entries_of_all():
+    X, y, _ = table()
+    held = sparse.csr_array(np.where(np.abs(X) < 0.7, 0, X))
+    data = FederatedData(held, y, [1, 30, 9])
+    for i, rows in enumerate(np.split(held.toarray(), data.offsets[1:-1])):
+        found, _ = data.client(i)
+        np.testing.assert_array_equal(found.toarray(), rows)
+        assert found.nnz == 0 or np.shares_memory(found.data, data.features.data)
+    with pytest.raises(IndexError, match="client must be from 0 to 2, got 3"):
+        data.client(3)
+
+
 def test_clients_without_weight_drop_out_of_a_subset():
     X, y, v = table(9)
     v[:4] = [1, 0, 0, 0]

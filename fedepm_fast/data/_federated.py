@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -355,12 +354,13 @@ class FederatedData(Held):
         return frozen(np.concatenate([[0], np.cumsum(self.client_sizes)]))
 
     def client(self, i: int) -> tuple[Any, NDArray[np.float64]]:
-        """Features and labels of client i, without a copy where they are dense."""
+        """Features and labels of client i, without a copy of its entries."""
         try:
             rows = self._slices[i]
         except IndexError:
             raise IndexError(f"client must be from 0 to {self.n_clients - 1}, got {i}") from None
-        return self.features[rows], self.labels[rows]
+        features = self._sparse_rows[i] if self.is_sparse else self.features[rows]
+        return features, self.labels[rows]
 
     def rows_of(self, i: int) -> slice:
         """Where the rows of client i are among all."""
@@ -372,10 +372,6 @@ class FederatedData(Held):
         if self.sample_weight is None:
             return frozen(self.client_sizes.astype(np.float64))
         return frozen(np.add.reduceat(self.sample_weight, self.offsets[:-1]))
-
-    @cached_property
-    def _slices(self) -> list[slice]:
-        return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
 
     @cached_property
     def largest_class(self) -> float:

@@ -6,6 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,6 +39,7 @@ class Held(Frozen):
     """Such a dataclass with `features`, which may be gathered from a table on first use."""
 
     features: Any
+    offsets: Any
     _narrow: ClassVar[Any] = None
     #: Fields that are arrays or None, beside `features`.
     _arrays: ClassVar[tuple[str, ...]] = ()
@@ -67,6 +70,16 @@ class Held(Frozen):
         """Gather `features` from the table."""
         self._set(features=frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
         del self.__dict__["_table"]
+
+    @cached_property
+    def _slices(self) -> list[slice]:
+        """Where each client's rows are."""
+        return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
+
+    @cached_property
+    def _sparse_rows(self) -> list[Any]:
+        """Each client's rows of a CSR array."""
+        return [_shared_rows(self.features, rows) for rows in self._slices]
 
     def __getattr__(self, name: str) -> Any:
         # `features` of a split is gathered on first use: the compiled kernels pack the rows of
@@ -213,6 +226,16 @@ def check_sample_weight(weights: Any, sizes: NDArray[np.int64]) -> NDArray[np.fl
         raise ArgumentValueError(
             "sample_weight", f"must have a positive, finite sum for every client, got {who}"
         )
+    return found
+
+
+def _shared_rows(table: Any, rows: slice) -> Any:
+    """Rows of a CSR array that share its entries, which indexing copies."""
+    first, last = table.indptr[rows.start], table.indptr[rows.stop]
+    found: Any = sparse.csr_array((rows.stop - rows.start, table.shape[1]), dtype=table.dtype)
+    # Given to it at first, small parts of large arrays would be copied, too.
+    found.data, found.indices = table.data[first:last], table.indices[first:last]
+    found.indptr = table.indptr[rows.start : rows.stop + 1] - first
     return found
 
 
