@@ -34,6 +34,10 @@ _HOMES = {
     "run": "runner",
     "run_callables": "callables",
     "make_problem": "runner",
+    "Model": "models",
+    "ModelWarning": "models",
+    "evaluate": "models",
+    "fit": "models",
     "Store": "store",
     "StoreError": "store",
     "Sweep": "sweeps",
@@ -56,6 +60,8 @@ __all__ = [
     "Huber",
     "LeastSquares",
     "Logistic",
+    "Model",
+    "ModelWarning",
     "Multinomial",
     "Problem",
     "Result",
@@ -76,11 +82,14 @@ __all__ = [
     "client",
     "data",
     "datasets",
+    "evaluate",
+    "fit",
     "grid",
     "kernels",
     "loaders",
     "losses",
     "make_problem",
+    "models",
     "noise",
     "objectives",
     "own_losses",
@@ -119,6 +128,7 @@ if TYPE_CHECKING:
         datasets,
         kernels,
         losses,
+        models,
         noise,
         objectives,
         paper,
@@ -142,6 +152,7 @@ if TYPE_CHECKING:
     from .data import FederatedData, loaders, partition, sources, synthetic
     from .federation import aggregation, client, server
     from .losses import scalar as own_losses
+    from .models import Model, ModelWarning, evaluate, fit
     from .objectives import (
         Huber,
         LeastSquares,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 #: Where the output is no terminal, and has no width of its own.
 WIDTH = 80
@@ -30,3 +30,21 @@ def pairs(rows: Iterable[tuple[str, str]], margin: str = "", width: int | None =
     room = max((len(name) for name, _ in rows), default=0)
     indent = " " * (len(margin) + room + 2)
     return [fill(f"{margin}{name:<{room}}  {text}", indent, width).rstrip() for name, text in rows]
+
+
+def aligned(rows: Sequence[Sequence[str]], margin: str = "") -> list[str]:
+    """Lines of a table: the first column to the left, the others to the right."""
+    rooms = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        margin
+        + "  ".join(
+            cell.ljust(room) if j == 0 else cell.rjust(room)
+            for j, (cell, room) in enumerate(zip(row, rooms, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def shortened(text: str, room: int) -> str:
+    """A text in at most so many characters; what is left out is dots."""
+    return text if len(text) <= room else f"{text[: room - 1]}\N{HORIZONTAL ELLIPSIS}"

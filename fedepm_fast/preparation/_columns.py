@@ -295,16 +295,26 @@ class RefusedColumn(Column):
 
 
 class Taken(Column):
-    """Some rows of a column."""
+    """Some rows of a column: a view of it where they follow one another, else one copy."""
+
+    _parent: Column
+    _rows: Any
 
     def __init__(self, parent: Column, rows: NDArray[np.intp]) -> None:
         super().__init__(parent.name, None if parent.lines is None else parent.lines[rows])
-        self._parent = parent
+        self._length = len(rows)
         self._rows = rows
+        if len(rows) and rows[0] >= 0 and (np.diff(rows) == 1).all():
+            self._rows = slice(int(rows[0]), int(rows[-1]) + 1)
+        elif isinstance(parent, Taken) and not isinstance(parent._rows, slice):
+            # Rows of rows are rows of the column itself: the others in between are not copied.
+            self._rows = parent._rows[rows]
+            parent = parent._parent
+        self._parent = parent
         self.ordered = parent.ordered
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._length
 
     @cached_property
     def kind(self) -> str:
@@ -313,12 +323,12 @@ class Taken(Column):
             return kind if (self.levels.codes >= 0).any() else "missing"
         return "missing" if np.isnan(self.numbers).all() else kind
 
-    @property
-    def numbers(self) -> Numbers:
+    @cached_property
+    def numbers(self) -> Numbers:  # type: ignore[override]
         return self._parent.numbers[self._rows]
 
-    @property
-    def levels(self) -> Levels:
+    @cached_property
+    def levels(self) -> Levels:  # type: ignore[override]
         found = self._parent.levels
         return Levels(found.codes[self._rows], found.names)
 

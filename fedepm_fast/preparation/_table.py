@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from .._common.validation import (
     ArgumentTypeError,
     ArgumentValueError,
+    ordered_categories,
     refuse_masked,
     shown,
 )
-from ._columns import Column, NumberColumn, RefusedColumn, WordColumn
+from ._columns import CodedColumn, Column, NumberColumn, RefusedColumn, WordColumn
 
 #: The name of the column of ones.
 INTERCEPT = "(intercept)"
@@ -219,6 +220,8 @@ def column_of(name: str, cells: Any) -> Column:
         raise ArgumentTypeError(
             f"column {name!r}", f"must be a list or an array, got {shown(cells)}"
         )
+    if (order := ordered_categories(cells)) is not None:
+        return CodedColumn(name, getattr(cells, "array", cells).codes, order, True)
     is_array = hasattr(cells, "__array__")
     array = np.asarray(cells) if is_array else None
     if array is None:

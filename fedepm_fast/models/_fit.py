@@ -1,0 +1,215 @@
+"""From a table with a column of clients to a model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._common.validation import (
+    MAX_SEED,
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_choice,
+    check_int,
+    check_real,
+)
+from ..data.partition import EqualParts, deal
+from ..losses import Objective
+from ..preparation import Preparation
+from ..preparation._columns import level_text
+from ._holdout import held_out
+from ._model import Model, ModelWarning
+from ._rows import Rows, classes_of, coded, objective_for, read_rows
+from ._training import Settings, train
+
+
+def fit(
+    table: Any,
+    label: Any,
+    client: Any = None,
+    *,
+    clients: int | None = None,
+    task: str | None = None,
+    positive: Any = None,
+    objective: str | Objective | None = None,
+    client_weight: str = "size",
+    beta: float = 0.0,
+    sample_weight: Any = None,
+    class_weight: str | Mapping[Any, float] | None = None,
+    participation: float = 1.0,
+    preparation: Preparation | None = None,
+    holdout: float = 0.0,
+    seed: int = 0,
+    max_rounds: int = 500,
+    tol: float = 1e-9,
+    start: Model | None = None,
+) -> Model:
+    """Fit a linear model to the rows of a table, which clients hold.
+
+    By default the maximum of the pooled rows' likelihood, as a statistician would have it: an
+    intercept, no penalty, every row counts alike. Columns are brought to mean 0 and standard
+    deviation 1 within, and the coefficients are in the units of the table. One process simulates
+    all clients; what leaves a client are sums over its rows, without noise.
+
+    Parameters
+    ----------
+    table : table
+        Of any kind that `fedepm_fast.preparation` reads: a frame of pandas, polars or Arrow, a
+        dict of columns, a NumPy array, or the path of a file.
+    label : str, int or array_like of shape (d,)
+        The column of the labels, or these themselves. Rows without one are left out.
+    client : str, int or array_like of shape (d,), optional
+        The column that says who holds a row, or the clients themselves. By default one client
+        holds all rows.
+    clients : int, optional
+        Instead of `client`: deal the rows to so many clients of equal size.
+    task : {"classification", "multiclass", "regression"}, optional
+        By default it follows from the labels: classification for two values, multiclass for more
+        values that are text, regression for numbers; for few different whole numbers it must be
+        given.
+    positive : optional
+        The value of the label whose probability is modelled, of two; by default the second.
+    objective : str or Objective, optional
+        The loss, by default logistic, multinomial or least_squares, as `task` has it. Of an
+        `Objective`, `beta`, `regularizer` and `weights` are not used.
+    client_weight : {"size", "equal"}
+        Whether all rows count alike, or all clients, as in the paper.
+    beta : float
+        Weight of the penalty ``beta/2 * |w|^2`` beside the mean loss; w are the coefficients of
+        the prepared columns without the intercept.
+    sample_weight : str, int or array_like of shape (d,), optional
+        Weights of the rows, at least 0, or their column.
+    class_weight : mapping of class to float, or "balanced", optional
+        Further weights of the rows by their class; balanced gives each class the same sum.
+    participation : float
+        Share of the clients that take part in a round, in (0, 1].
+    preparation : Preparation, optional
+        How columns become numbers.
+    holdout : float
+        Share of each client's rows, stratified by label, that is kept from the fit, at least 0
+        and at most 0.9; ``model.comparison`` then has measures of them.
+    seed : int
+        Of rows that are held out or dealt, and of the selections.
+    max_rounds : int
+    tol : float
+        Largest norm of the mean gradient, in prepared columns, at the end.
+    start : Model, optional
+        Where to start: its coefficients of columns of the same name.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+
+    Warns
+    -----
+    ModelWarning
+        If the fit did not converge, or there are no finite best coefficients.
+    """
+    check_choice("client_weight", client_weight, ("size", "equal"))
+    seed = check_int("seed", seed, high=MAX_SEED)
+    holdout = check_real("holdout", holdout, low=0.0, high=0.9)
+    if preparation is not None and not isinstance(preparation, Preparation):
+        raise ArgumentTypeError(
+            "preparation", f"must be a Preparation, got {type(preparation).__name__}"
+        )
+    if start is not None and not isinstance(start, Model):
+        raise ArgumentTypeError("start", f"must be a Model, got {type(start).__name__}")
+    rows = read_rows(table, label, client, sample_weight)
+    if clients is not None:
+        rows = _dealt(rows, clients, client, seed)
+    loss = objective_for(rows.label, task, objective)
+    classes = classes_of(rows.label, loss, positive)
+    settings = Settings(
+        loss, classes, preparation or Preparation(), client_weight,
+        check_real("beta", beta, low=0.0), _class_weights(class_weight, classes),
+        check_real("participation", participation, low=0.0, high=1.0, open_low=True),
+        seed, check_int("max_rounds", max_rounds, low=1),
+        check_real("tol", tol, low=0.0, open_low=True),
+    )  # fmt: skip
+    labels = coded(rows.label, classes)
+    known = ~np.isnan(labels)
+    held = np.zeros(len(labels), dtype=bool)
+    held[known] = held_out(holdout, rows.clients[known], labels[known], seed)
+    if classes is not None:  # a class of few rows stays in the training
+        for code in range(len(classes)):
+            own = labels == code
+            held[own] &= bool((own & ~held).any())
+    chosen = known & ~held
+    if not chosen.any():
+        raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
+    trained = train(rows.take(chosen), labels[chosen], settings, start)
+    model = replace(
+        trained.model,
+        clients=_counted(trained.model, rows, known, held),
+        training=trained.model.training | {"holdout": holdout},
+    )
+    if held.any():
+        from ._comparing import compare
+
+        rest = rows.take(held), labels[held]
+        comparison = compare(trained, model, (rows.take(chosen), labels[chosen]), rest, settings)
+        model = replace(model, comparison=comparison)
+    for note in model.notes:
+        warnings.warn(note, ModelWarning, stacklevel=2)
+    return model
+
+
+def _dealt(rows: Rows, clients: int, client: Any, seed: int) -> Rows:
+    """The rows dealt to clients of equal size."""
+    if client is not None:
+        raise ArgumentValueError("clients", "must not be given beside client")
+    check_int("clients", clients, low=1, high=len(rows.clients))
+    order, sizes = deal(EqualParts(clients), np.zeros(len(rows.clients)), seed)
+    codes = np.empty(len(order), dtype=np.intp)
+    codes[order] = np.repeat(np.arange(clients), sizes)
+    return replace(rows, clients=codes, names=tuple(f"client {i + 1}" for i in range(clients)))
+
+
+def _class_weights(given: Any, classes: tuple[Any, ...] | None) -> NDArray[np.float64] | str | None:
+    """What rows weigh by class: a number for each class, "balanced", or None."""
+    if given is None:
+        return None
+    if classes is None:
+        raise ArgumentValueError("class_weight", "is for classes, not for a regression")
+    if isinstance(given, str):
+        return check_choice("class_weight", given, ("balanced",))
+    if not isinstance(given, Mapping):
+        raise ArgumentTypeError(
+            "class_weight", f"must be a mapping of classes or 'balanced', got {given!r}"
+        )
+    names = [level_text(value) for value in classes]
+    weights = np.ones(len(classes))
+    for value, weight in given.items():
+        if level_text(value) not in names:
+            raise ArgumentValueError(
+                "class_weight",
+                f"must be of the classes {', '.join(map(str, classes))}, got {value!r}",
+            )
+        weight = check_real("class_weight", weight, low=0.0, open_low=True)
+        weights[names.index(level_text(value))] = weight
+    return weights
+
+
+def _counted(
+    model: Model, rows: Rows, known: NDArray[np.bool_], held: NDArray[np.bool_]
+) -> tuple[dict[str, Any], ...]:
+    """What a model says of its clients, with the rows that did not reach the training."""
+    m = len(rows.names)
+    left_out = np.bincount(rows.clients[~known], minlength=m).tolist()
+    kept = np.bincount(rows.clients[held], minlength=m).tolist()
+    found = {told["name"]: told for told in model.clients}
+    nothing = {"rows": 0, "weight": 0.0}
+    return tuple(
+        {"name": name, **nothing, **found.get(name, {}), "left_out": a, "held_out": b}
+        for name, a, b in zip(rows.names, left_out, kept, strict=True)
+    )

@@ -1,0 +1,249 @@
+"""Rows of a table with their labels, clients and weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._common.validation import ArgumentValueError, check_array, check_choice, check_int
+from ..losses import OBJECTIVES, Objective, as_objective
+from ..preparation import Table, as_table
+from ..preparation._columns import Column, level_text
+from ..preparation._table import column_of, in_order
+
+Array = NDArray[np.float64]
+
+#: Different whole numbers up to which it is not known whether they are classes or numbers.
+_FEW = 20
+_DEFAULTS = {
+    "classification": "logistic",
+    "multiclass": "multinomial",
+    "regression": "least_squares",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table of columns, and what else is known of its rows.
+
+    Attributes
+    ----------
+    table : Table
+        Without the columns of labels, clients and weights.
+    label : Column
+    clients : ndarray of shape (d,)
+        Numbers of the rows' clients.
+    names : tuple of str
+        Names of the clients.
+    weights : ndarray of shape (d,) or None
+    called : tuple of str or None
+        The columns of labels and clients; None for clients that no column names.
+    """
+
+    table: Table
+    label: Column
+    clients: NDArray[np.intp]
+    names: tuple[str, ...]
+    weights: Array | None
+    called: tuple[str, str | None]
+
+    def take(self, chosen: NDArray[Any]) -> Rows:
+        """Some of the rows; the clients keep their numbers."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return Rows(
+            self.table.take(chosen), self.label.take(chosen), self.clients[chosen], self.names,
+            weights, self.called,
+        )  # fmt: skip
+
+
+def read_rows(table: Any, label: Any, client: Any = None, sample_weight: Any = None) -> Rows:
+    """The rows of a table; each of the others is the name of a column, or one entry per row.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+    """
+    held = as_table(table)
+    if len(held) == 0:
+        raise ArgumentValueError("table", "must have at least one row")
+    drop: list[str] = []
+    labels = _column(held, label, "label", drop)
+    who = None if client is None else _column(held, client, "client", drop)
+    weights = None if sample_weight is None else _weights(held, sample_weight, drop)
+    if len(set(drop)) < len(drop):
+        raise ArgumentValueError(
+            "label", f"must be another column than client and sample_weight, got {drop[0]!r}"
+        )
+    called = labels.name, None if who is None else who.name
+    return Rows(held.without(drop), labels, *_clients(who, len(held)), weights, called)
+
+
+def _column(table: Table, given: Any, argument: str, drop: list[str]) -> Column:
+    """A column of the table, which is noted to be none of the features, or one beside it."""
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+        names = table.names
+        place = check_int(argument, given, low=-len(names), high=len(names) - 1)
+        given = names[place]
+    if isinstance(given, str):
+        drop.append(given)
+        return table.column(given, argument)
+    if given is None:
+        raise ArgumentValueError(argument, "must be given, a column or one entry per row")
+    name = getattr(given, "name", None)
+    column = column_of(name if isinstance(name, str) else argument, given)
+    if len(column) != len(table):
+        raise ArgumentValueError(
+            argument, f"must have one entry per row, {len(table)}, got {len(column)}"
+        )
+    return column
+
+
+def _clients(column: Column | None, d: int) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """Which client has a row, and the clients' names; without a column one has all."""
+    if column is None:
+        return np.zeros(d, dtype=np.intp), ("all rows",)
+    codes, names = column.levels
+    missing = codes < 0
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ArgumentValueError(
+            "client",
+            f"{column.name!r} must not be missing, but it is in {column.place(row)} "
+            f"({int(missing.sum())} such rows)",
+        )
+    held = [names[k] for k in np.flatnonzero(np.bincount(codes, minlength=len(names)))]
+    order = in_order(held)
+    place = {name: k for k, name in enumerate(order)}
+    return np.array([place.get(name, -1) for name in names], dtype=np.intp)[codes], tuple(order)
+
+
+def _weights(table: Table, given: Any, drop: list[str]) -> Array:
+    values = _column(table, given, "sample_weight", drop).numbers
+    weights = check_array("sample_weight", values, shape=(len(table),))
+    if (weights < 0).any():
+        row = int(np.argmax(weights < 0))
+        raise ArgumentValueError(
+            "sample_weight", f"must be at least 0, got {weights[row]:g} in row {row}"
+        )
+    return weights
+
+
+# Labels --------------------------------------------------------------------------------------
+
+
+def objective_for(label: Column, task: str | None, objective: Any) -> Objective:
+    """The loss that suits the labels, unless one is asked for.
+
+    Raises
+    ------
+    ValueError
+        If it does not follow from the labels, or `task` is another one's.
+    """
+    if task is not None:
+        check_choice("task", task, _DEFAULTS)
+    if objective is not None:
+        if isinstance(objective, str):
+            check_choice("objective", objective, OBJECTIVES)
+        chosen = as_objective(objective)
+        if task not in (None, chosen.task):
+            raise ArgumentValueError(
+                "task", f"must be {chosen.task!r} for the objective {chosen.name!r}, got {task!r}"
+            )
+        return chosen
+    return as_objective(_DEFAULTS[task or _task_of(label)])
+
+
+def _task_of(label: Column) -> str:
+    kind = label.kind
+    different = _levels_held(label)
+    if len(different) <= 2:
+        return "classification"
+    if kind == "category":
+        return "multiclass"
+    values = label.finite()
+    values = values[~np.isnan(values)]
+    if len(different) <= _FEW and (values == np.round(values)).all():
+        raise ArgumentValueError(
+            "task",
+            f"must be given for the label {label.name!r} of {len(different)} different whole "
+            "numbers: 'multiclass' if they are classes, 'regression' if numbers "
+            "(objective='poisson' for counts)",
+        )
+    return "regression"
+
+
+def _levels_held(label: Column) -> list[str]:
+    """The values of a label that some row has, as text, in their order."""
+    codes, names = label.levels
+    held = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(names)))
+    found = [names[k] for k in held]
+    return found if label.ordered or label.kind == "numeric" else sorted(found)
+
+
+def classes_of(label: Column, objective: Objective, positive: Any = None) -> tuple[Any, ...] | None:
+    """The values of a label as classes, in the order of their codes; None for numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are not two, or more with a loss of several; if `positive` is none of them.
+    """
+    if objective.task == "regression":
+        if positive is not None:
+            raise ArgumentValueError("positive", "is for classes, not for a regression")
+        return None
+    found = _levels_held(label)
+    two = objective.task == "classification"
+    if len(found) != 2 and (two or len(found) < 2):
+        shown = ", ".join(found[:5]) + ", ..." * (len(found) > 5)
+        other = "; objective='multinomial' takes more" if two and len(found) > 2 else ""
+        raise ArgumentValueError(
+            "label",
+            f"{label.name!r} must have {'two values' if two else 'at least two values'} for "
+            f"{objective.name}, got {len(found)}: {shown or 'none'}{other}",
+        )
+    if positive is not None:
+        if not two or level_text(positive) not in found:
+            raise ArgumentValueError(
+                "positive", f"must be one of two classes, {', '.join(found)}, got {positive!r}"
+            )
+        found.sort(key=lambda name: name == level_text(positive))
+    return tuple(_plain(name, label.kind) for name in found)
+
+
+def _plain(name: str, kind: str) -> Any:
+    """A class as a plain value."""
+    if kind == "boolean":
+        return name == "true"
+    if kind == "numeric":
+        return int(name) if "." not in name and "e" not in name else float(name)
+    return name
+
+
+def coded(label: Column, classes: tuple[Any, ...] | None) -> Array:
+    """Labels as losses read them, shape (d,); NaN where they are missing.
+
+    Raises
+    ------
+    ValueError
+        If a value is none of the classes.
+    """
+    if classes is None:
+        return label.finite()
+    codes, names = label.levels
+    place = {level_text(value): k for k, value in enumerate(classes)}
+    table = np.array([*(place.get(name, -1) for name in names), np.nan])
+    found = table[codes]  # the last is that of code -1
+    wrong = found < 0
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ArgumentValueError(
+            "label",
+            f"{label.name!r} must be one of the classes that the model knows, "
+            f"{', '.join(map(str, classes))}, got {names[codes[row]]!r} in {label.place(row)}",
+        )
+    return found

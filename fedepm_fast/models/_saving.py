@@ -1,0 +1,102 @@
+"""Models as JSON, without pickle, for this package and for any other reader.
+
+A file is one object. ``format`` is ``fedepm_fast model`` and ``version`` a number. To predict, a
+reader needs ``classes``, ``objective``, ``prepared`` and ``w``: see docs/guides/models.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..losses import as_objective
+from ..preparation import Prepared
+from ._inference import Inference
+
+if TYPE_CHECKING:
+    from ._model import Model
+
+FORMAT = "fedepm_fast model"
+VERSION = 1
+#: Fields of `Inference` that are plain values.
+_PLAIN = (
+    "missing", "dispersion", "df_residual", "clusters", "deviance", "null_deviance",
+    "log_likelihood", "aic", "likelihood",
+)  # fmt: skip
+
+
+def to_dict(model: Model) -> dict[str, Any]:
+    """A model as JSON has it; floats are exact."""
+    known = model.inference
+    lower = np.tril_indices(model.w.shape[1] * max(len(model.w) - 1, 1))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "label": model.label,
+        "client": model.client,
+        "classes": None if model.classes is None else list(model.classes),
+        "objective": model.objective.describe(),
+        "feature_names": list(model.feature_names),
+        "coefficients": model.coef.tolist(),
+        "prepared": model.prepared.to_dict(),
+        "w": model.w.tolist(),
+        "null": model.null.tolist(),
+        "inference": {name: getattr(known, name) for name in _PLAIN}
+        | {"covariances": {kind: c[lower].tolist() for kind, c in known.covariances.items()}},
+        "clients": list(model.clients),
+        "training": model.training,
+        "notes": list(model.notes),
+        "comparison": None if model.comparison is None else model.comparison.to_dict(),
+    }
+
+
+def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model of such a dict holds, but for the comparison.
+
+    Raises
+    ------
+    ValueError
+        If it is of no model, or of a newer version.
+    """
+    if not isinstance(record, Mapping) or record.get("format") != FORMAT:
+        raise ValueError("this is no model of fedepm_fast")
+    if record["version"] > VERSION:
+        raise ValueError(
+            f"this model has version {record['version']}, this fedepm_fast reads up to {VERSION}"
+        )
+    told = dict(record["objective"])
+    weights = told.pop("weights", None)
+    objective = as_objective(
+        told.pop("name"), **told, **({} if weights is None else {"weights": tuple(weights)})
+    )
+    w = np.array(record["w"], dtype=np.float64)
+    prepared = Prepared.from_dict(record["prepared"])
+    if w.ndim != 2 or w.shape[1] != len(prepared.feature_names) or not np.isfinite(w).all():
+        raise ValueError("the coefficients of this model are not those of its columns")
+    known = dict(record["inference"])
+    size = w.shape[1] * max(len(w) - 1, 1)
+    covariances = {kind: _whole(c, size) for kind, c in known.pop("covariances").items()}
+    classes = record["classes"]
+    return {
+        "objective": objective,
+        "label": record["label"],
+        "client": record["client"],
+        "classes": None if classes is None else tuple(classes),
+        "prepared": prepared,
+        "w": w,
+        "inference": Inference(covariances, **known),
+        "null": np.array(record["null"], dtype=np.float64),
+        "clients": tuple(record["clients"]),
+        "training": record["training"],
+        "notes": tuple(record["notes"]),
+    }
+
+
+def _whole(lower: list[float], size: int) -> Any:
+    """A symmetric matrix of its lower half."""
+    found = np.zeros((size, size))
+    rows, columns = np.tril_indices(size)
+    found[rows, columns] = found[columns, rows] = lower
+    return found

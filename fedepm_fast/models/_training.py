@@ -1,0 +1,187 @@
+"""The rows of clients, fitted: columns, problem, solution, inference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import FederatedData
+from ..losses import Objective
+from ..objectives import Problem
+from ..preparation import Preparation, Prepared
+from ._diagnosis import notes_of, unbounded
+from ._inference import Fitted, infer
+from ._model import INTERCEPT, Model
+from ._rows import Rows
+from ._solving import Solution, solve
+from ._sums import LabelSums, point_sums, total
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How rows are fitted, whoever holds them; see `fit`."""
+
+    objective: Objective
+    classes: tuple[Any, ...] | None
+    preparation: Preparation
+    client_weight: str
+    beta: float
+    class_weight: Array | str | None
+    participation: float
+    seed: int
+    max_rounds: int
+    tol: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model, and the problem whose minimum it is."""
+
+    model: Model
+    problem: Problem
+
+
+def train(rows: Rows, labels: Array, settings: Settings, start: Model | None = None) -> Trained:
+    """Fit rows, whose labels are coded; each client's stand where they stand in the table.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing that a coefficient could be of.
+    """
+    order = np.argsort(rows.clients, kind="stable")
+    rows, labels = rows.take(order), labels[order]
+    sizes = np.bincount(rows.clients, minlength=len(rows.names))
+    held = np.flatnonzero(sizes)
+    names = [rows.names[i] for i in held]
+    ends = np.cumsum(sizes[held])
+    slices = [slice(a, b) for a, b in pairwise([0, *ends.tolist()])]
+    prepared, said = prepare(rows, slices, names, settings.preparation)
+    features = np.asarray(prepared.transform(rows.table))
+    features.setflags(write=False)
+    weights = _weights(rows, labels, settings)
+    data = FederatedData(
+        features, labels, sizes[held], feature_names=prepared.feature_names,
+        client_names=tuple(names), sample_weight=weights,
+    )  # fmt: skip
+    penalised = [0.0 if name == INTERCEPT else 1.0 for name in prepared.feature_names]
+    objective = settings.objective.changed(
+        beta=settings.beta, regularizer="beta", weights=tuple(penalised)
+    )
+    if objective.task == "multiclass" and settings.classes is not None:
+        objective = objective.changed(classes=len(settings.classes))
+    problem = Problem(data, objective, settings.client_weight)
+    objective = problem.objective
+    solution = solve(
+        problem, start=_start(start, prepared, objective), participation=settings.participation,
+        seed=settings.seed, max_rounds=settings.max_rounds, tol=settings.tol,
+    )  # fmt: skip
+    return Trained(
+        _model(rows, slices, names, prepared, problem, solution, settings, said), problem
+    )
+
+
+def prepare(
+    rows: Rows, slices: list[slice], names: list[str], preparation: Preparation
+) -> tuple[Prepared, int]:
+    """The columns that the clients' sums ask for, and how many numbers a client sent for it."""
+    tables = [rows.table.take(np.arange(s.start, s.stop)) for s in slices]
+    named = list(zip(names, tables, strict=True))
+    # One machine holds all tables: there is nobody to guard them from.
+    summaries = [preparation.summarize(t, client=name, guard=False) for name, t in named]
+    prepared = preparation.learn(summaries)
+    prepared = prepared.without_aliased(
+        [prepared.second_moments(table, client=name) for name, table in named]
+    )
+    p = len(prepared.feature_names)
+    said = max(map(_numbers, (summary.to_dict() for summary in summaries)))
+    return prepared, said + p * (p + 1) // 2
+
+
+def _numbers(record: Any) -> int:
+    """How many numbers a record holds."""
+    if isinstance(record, dict):
+        return sum(map(_numbers, record.values()))
+    if isinstance(record, (list, tuple)):
+        return sum(map(_numbers, record))
+    return int(isinstance(record, (int, float)))
+
+
+def _weights(rows: Rows, labels: Array, settings: Settings) -> Array | None:
+    """Weights of the rows; None where all are 1."""
+    by_class = settings.class_weight
+    if by_class is None:
+        return rows.weights
+    weights = np.ones(len(labels)) if rows.weights is None else rows.weights
+    codes = labels.astype(int)
+    if isinstance(by_class, str):
+        held = np.bincount(codes, weights)
+        by_class = held.sum() / (len(held) * np.maximum(held, np.finfo(float).tiny))
+    return weights * np.asarray(by_class)[codes]
+
+
+def _start(start: Model | None, prepared: Prepared, objective: Objective) -> Array | None:
+    """Coefficients of a model for these columns, 0 for those that it does not have."""
+    if start is None or len(start.coef) != objective.n_outputs:
+        return None
+    place = {name: j for j, name in enumerate(start.feature_names)}
+    known = [place.get(name) for name in prepared.feature_names]
+    coef = np.array([[0.0 if j is None else row[j] for j in known] for row in start.coef])
+    coef = coef - coef.mean(axis=0) if len(coef) > 1 else coef  # where the search stays
+    return np.linalg.solve(np.asarray(prepared.units), coef.T).T.ravel()
+
+
+def _model(
+    rows: Rows,
+    slices: list[slice],
+    names: list[str],
+    prepared: Prepared,
+    problem: Problem,
+    solution: Solution,
+    settings: Settings,
+    said: int,
+) -> Model:
+    """The model of a solution, with what the clients' sums there say of it."""
+    data, objective, w = problem.data, problem.objective, solution.w
+    weights = np.ones(len(data.labels)) if data.sample_weight is None else data.sample_weight
+    plain = np.ones(len(data.labels)) if rows.weights is None else rows.weights
+    points = [
+        point_sums(objective, data.features[s], data.labels[s], weights[s], w) for s in slices
+    ]
+    labels = total([LabelSums.of(objective, data.labels[s], plain[s]) for s in slices])
+    sums = np.array([weights[s].sum() for s in slices])
+    m = len(slices)
+    factors = np.ones(m) if settings.client_weight == "size" else sums.sum() / (m * sums)
+    penalty = sums.sum() * settings.beta * problem.reg_weights
+    fitted = Fitted(
+        objective, w, factors, penalty, np.asarray(prepared.units),
+        settings.class_weight is not None,
+    )  # fmt: skip
+    blamed = unbounded(fitted, points, data.features, prepared.feature_names)
+    n = len(w)
+    by_class = settings.class_weight
+    training = {
+        "client_weight": settings.client_weight, "beta": settings.beta,
+        "class_weight": by_class.tolist() if isinstance(by_class, np.ndarray) else by_class,
+        "weighted": rows.weights is not None, "participation": settings.participation,
+        "seed": settings.seed, "rounds": solution.rounds, "max_rounds": settings.max_rounds,
+        "gradient_norm": solution.gradient_norm, "tol": settings.tol,
+        "converged": solution.converged and not blamed, "unbounded": blamed,
+        "sent": {"preparation": said, "rounds": solution.sent, "inference": n * (n + 1) + n + 8},
+    }  # fmt: skip
+    clients = tuple(
+        {"name": name, "rows": s.stop - s.start, "weight": float(plain[s].sum())}
+        for name, s in zip(names, slices, strict=True)
+    )
+    label, client = rows.called
+    return Model(
+        objective, label, client, settings.classes, prepared,
+        w.reshape(objective.n_outputs, -1), infer(fitted, points, labels),
+        labels.null(objective), clients, training, tuple(notes_of(solution, blamed, objective)),
+    )  # fmt: skip
