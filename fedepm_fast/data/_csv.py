@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -74,21 +73,50 @@ class Cells:
     def __iter__(self) -> Iterator[str]:
         return map(str.strip, self._written())
 
+    def __len__(self) -> int:
+        return sum(block.count("\0") + 1 for block in self.blocks)
+
     @cached_property
     def numbers(self) -> NDArray[np.float64] | None:
         """The cells as numbers, NaN for missing ones; or as 1 and 0, if all are true or false."""
-        plain = [_plain_numbers(block) for block in self.blocks]
+        return self.read()
+
+    def read(
+        self, na: frozenset[str] = frozenset(), decimal: str = "."
+    ) -> NDArray[np.float64] | None:
+        """The cells as `numbers` has them.
+
+        Parameters
+        ----------
+        na : frozenset of str
+            What stands for a missing cell, beside `MISSING`.
+        decimal : str
+            What stands before the decimals.
+
+        Returns
+        -------
+        ndarray of shape (d,), or None
+            None if some cell is a word.
+        """
+        plain = [_plain_numbers(block, na, decimal) for block in self.blocks]
         parts = [part for part in plain if part is not None]
         if len(parts) == len(plain):
             return np.concatenate(parts)
-        numbers = self._as(number)
-        return self._as(_truth) if numbers is None else numbers
+        missing = MISSING | na
+
+        def word(cell: str) -> float | None:
+            return np.nan if cell in missing else number(cell.replace(decimal, "."))
+
+        def truth(cell: str) -> float | None:
+            return np.nan if cell in missing else _TRUTH.get(cell.lower())
+
+        numbers = self._as(word)
+        return self._as(truth) if numbers is None else numbers
 
     def _as(self, read: Callable[[str], float | None]) -> NDArray[np.float64] | None:
         """What `read` makes of the cells; None where it makes that of one."""
         values = list(takewhile(lambda value: value is not None, map(read, self)))
-        whole = len(values) == sum(block.count("\0") + 1 for block in self.blocks)
-        return np.array(values, dtype=np.float64) if whole else None
+        return np.array(values, dtype=np.float64) if len(values) == len(self) else None
 
     def values(self) -> NDArray[Any]:
         """The cells as integers, numbers, booleans or text, whichever all of them are."""
@@ -130,28 +158,21 @@ class Cells:
         return next(((i, c) for i, c in enumerate(self) if c in cells), None) if cells else None
 
 
-def _truth(cell: str) -> float | None:
-    return np.nan if cell in MISSING else _TRUTH.get(cell.lower())
-
-
-def _numbers_in(text: bytes) -> NDArray[np.float64] | None:
-    """The numbers that blanks separate; None where anything else is there."""
-    with warnings.catch_warnings():
-        # What is not a number ends the text: a warning in some versions, an error in others.
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            return np.fromstring(text, sep=" ")
-        except (ValueError, DeprecationWarning):
-            return None
-
-
-def _plain_numbers(block: str) -> NDArray[np.float64] | None:
-    # Blanks in a cell would make two of it, and nan(1) is a number in C.
-    if len(block.split()) != 1 or "(" in block or not block.isascii():
+def _plain_numbers(block: str, na: frozenset[str], decimal: str) -> NDArray[np.float64] | None:
+    """The numbers of a block, NaN for missing ones; None where `number` must look at them."""
+    if "_" in block or not block.isascii():
         return None
-    numbers = _numbers_in(block.replace("\0", " ").encode())
-    whole = numbers is not None and len(numbers) == block.count("\0") + 1
-    return numbers if whole else None
+    cells = block.split("\0")
+    if na or decimal != ".":
+        cells = ["nan" if cell in na else cell.replace(decimal, ".") for cell in cells]
+    try:
+        return np.array(list(map(float, cells)))
+    except ValueError:
+        pass
+    try:
+        return np.array([float("nan" if cell in MISSING else cell) for cell in cells])
+    except ValueError:
+        return None
 
 
 class Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -136,7 +136,7 @@ class WordColumn(Column):
     Parameters
     ----------
     name : str
-    cells : iterable
+    cells : Cells or list
         Of a file: `Cells`, which are numbers if all of them read as such. Other cells have a type,
         and text that reads as a number stays text.
     lines : ndarray of int, shape (d,), optional
@@ -149,7 +149,7 @@ class WordColumn(Column):
     def __init__(
         self,
         name: str,
-        cells: Iterable[Any],
+        cells: Cells | list[Any],
         lines: NDArray[np.int64] | None = None,
         na: frozenset[str] = frozenset(),
         decimal: str = ".",
@@ -161,7 +161,7 @@ class WordColumn(Column):
         self._decimal = decimal
 
     def __len__(self) -> int:
-        return len(self._coded[0])
+        return len(self._cells)
 
     @cached_property
     def _coded(self) -> tuple[NDArray[np.int32], list[Any]]:
@@ -199,17 +199,18 @@ class WordColumn(Column):
     @cached_property
     def _fast(self) -> Numbers | None:
         """The numbers of a file's column that holds nothing else."""
-        if self._of_file and not self._na and self._decimal == ".":
-            found: Numbers | None = self._cells.numbers  # type: ignore[attr-defined]
-            return found
-        return None
+        if not isinstance(self._cells, Cells):
+            return None
+        if not self._na and self._decimal == ".":
+            return self._cells.numbers
+        return self._cells.read(self._na, self._decimal)
 
     @cached_property
     def kind(self) -> str:
         if self._fast is not None:
             if np.isnan(self._fast).all():
                 return "missing"
-            first = next(cell for cell in self._cells if cell not in MISSING)
+            first = next(cell for cell in self._cells if not self._is_missing(cell))
             return "boolean" if first.lower() in TRUTH else "numeric"
         held = [cell for cell in self._coded[1] if not self._is_missing(cell)]
         if not held:

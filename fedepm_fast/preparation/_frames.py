@@ -31,8 +31,7 @@ def columns_of_frame(frame: Any) -> dict[str, Column]:
     except TypeError:
         raise ArgumentTypeError(
             "table",
-            "must be a frame of pandas, polars or Arrow in memory (collect() a lazy one), got "
-            f"{type(frame).__name__}",
+            f"must be a frame of pandas, polars or Arrow in memory, got {type(frame).__name__}",
         ) from None
     return {
         name: _column(narwhals, name, series)

@@ -159,7 +159,7 @@ class _Learner:
     def _feature(self, feature: Feature, mean: float, variance: float) -> None:
         center, scale = 0.0, 1.0
         if self.choices.scaling == "standardize":
+            spread = math.sqrt(variance)
             center = mean if self.choices.intercept else 0.0
-            square = variance if self.choices.intercept else variance + mean * mean
-            scale = math.sqrt(square)
+            scale = spread if self.choices.intercept else math.hypot(spread, mean)
         self.features.append(replace(feature, center=center, scale=scale))

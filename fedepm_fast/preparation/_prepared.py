@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from ._rules import ColumnRule, Feature
 from ._sources import as_table
 from ._summary import check_format
 from ._table import INTERCEPT, Table
-from ._transform import codes_of, level_writer, number_writer
+from ._transform import PreparationWarning, codes_of, level_writer, number_writer
 
 _FORMAT = "fedepm_fast preparation"
 _VERSION = 1
@@ -127,10 +128,13 @@ class Prepared:
         held = as_table(table)
         lacking = [name for name in self.table_columns if name not in held]
         if lacking:
-            told = ", ".join(map(repr, lacking))
-            raise ArgumentValueError(where, f"must have the columns of training, but lacks {told}")
+            names = ", ".join(map(repr, lacking))
+            raise ArgumentValueError(where, f"must have the columns of training, but lacks {names}")
         found = np.empty((len(held), len(self.feature_names)))
-        writers = [writer for rule in self.columns for writer in self._writers(rule, held, where)]
+        told: list[str] = []
+        writers = [writer for rule in self.columns for writer in self._writers(rule, held, told)]
+        for message in told:
+            warnings.warn(f"{where}: {message}", PreparationWarning, stacklevel=2)
         for start in range(0, len(held), _BLOCK):
             rows = slice(start, start + _BLOCK)
             for write in writers:
@@ -148,7 +152,7 @@ class Prepared:
         return found
 
     def _writers(
-        self, rule: ColumnRule, table: Table, where: str
+        self, rule: ColumnRule, table: Table, told: list[str]
     ) -> Iterable[Callable[[Numbers, slice], None]]:
         """What writes the features of a column, some rows at a time."""
         features = self._features_of.get(rule.name, [])
@@ -156,9 +160,9 @@ class Prepared:
             return
         column = table.column(rule.name)
         if rule.kind != "category":
-            yield number_writer(rule, column, features, where)
+            yield number_writer(rule, column, features, told)
             return
-        codes = codes_of(rule, column, features, where)
+        codes = codes_of(rule, column, features, told)
         for k, (j, feature) in enumerate(features):
             yield level_writer(codes, k, j, feature)
 

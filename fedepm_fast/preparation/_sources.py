@@ -51,6 +51,10 @@ def as_table(table: Any, names: Sequence[str] | None = None) -> Table:
     if isinstance(table, np.ndarray):
         refuse_masked("table", table)
         return Table(columns_of_array(table, names))
+    if hasattr(table, "collect"):
+        raise ArgumentTypeError(
+            "table", f"must be in memory, got a {type(table).__name__}: collect() it first"
+        )
     if column_names(table) is not None or hasattr(table, "column_names"):
         return Table(columns_of_frame(table))
     if isinstance(table, Mapping):

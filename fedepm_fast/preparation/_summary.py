@@ -192,7 +192,7 @@ def moments(name: str, values: np.ndarray) -> tuple[float, float]:
     Raises
     ------
     ValueError
-        If squares overflow.
+        If squares overflow or vanish.
     """
     if (values == values[0]).all():
         return float(values[0]), 0.0
@@ -206,6 +206,10 @@ def moments(name: str, values: np.ndarray) -> tuple[float, float]:
     if not (math.isfinite(mean) and math.isfinite(deviation)):
         raise ArgumentValueError(
             f"column {name!r}", "must have numbers whose squares are finite: scale it"
+        )
+    if not (apart * apart).any():
+        raise ArgumentValueError(
+            f"column {name!r}", "must have numbers whose squares are not 0: scale it"
         )
     return mean, max(deviation, 0.0)
 

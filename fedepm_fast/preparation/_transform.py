@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -21,14 +20,14 @@ class PreparationWarning(UserWarning):
 
 
 def number_writer(
-    rule: ColumnRule, column: Column, features: list[tuple[int, Feature]], where: str
+    rule: ColumnRule, column: Column, features: list[tuple[int, Feature]], told: list[str]
 ) -> Callable[[Numbers, slice], None]:
+    """What writes a column of numbers; what is to be told of its cells is added to `told`."""
     values = column.truths() if rule.kind == "boolean" else column.finite()
     missing = int(np.isnan(values).sum())
     fill = 0.0 if rule.fill is None else rule.fill
     if missing and rule.missing == 0:
-        _warn(
-            where,
+        told.append(
             f"column {rule.name!r} was never missing in training, but is in {missing} "
             f"{'row' if missing == 1 else 'rows'}: the mean {fill:.6g} stands for it",
         )
@@ -48,7 +47,7 @@ def number_writer(
 
 
 def codes_of(
-    rule: ColumnRule, column: Column, features: list[tuple[int, Feature]], where: str
+    rule: ColumnRule, column: Column, features: list[tuple[int, Feature]], told: list[str]
 ) -> NDArray[np.int32]:
     """Which of a column's features a cell has, shape (d,); -1 for none, that of the reference."""
     held = column.levels
@@ -62,35 +61,31 @@ def codes_of(
     if unseen:
         counts = {name: n for name, n in held.counts().items() if name in unseen}
         if counts and not (rule.declared and rest == OTHER):  # which is what that is for
-            _warn_unseen(where, rule, counts, rest)
+            told.append(_unseen(rule, counts, rest))
     missing = int((held.codes < 0).sum())
     if missing and not has_level and rule.missing == 0:
-        _warn(
-            where,
+        told.append(
             f"column {rule.name!r} was never missing in training, but is in {missing} "
             f"{'row' if missing == 1 else 'rows'}: the level {rule.reference!r} stands for it",
         )
     return np.array(lookup, dtype=np.int32)[held.codes]
 
 
-def _warn_unseen(where: str, rule: ColumnRule, counts: Mapping[str, int], rest: str | None) -> None:
+def _unseen(rule: ColumnRule, counts: Mapping[str, int], rest: str | None) -> str:
+    """What is said of levels that were not there in training."""
     cells = sum(counts.values())
     named = ", ".join(map(repr, sorted(counts)[:_NAMED])) + ", ..." * (len(counts) > _NAMED)
-    _warn(
-        where,
+    return (
         f"column {rule.name!r} has {cells} {'cell' if cells == 1 else 'cells'} of levels that were "
-        f"not there in training, {named}: {rest!r} stands for them",
+        f"not there in training, {named}: {rest!r} stands for them"
     )
-
-
-def _warn(where: str, message: str) -> None:
-    warnings.warn(f"{where}: {message}", PreparationWarning, stacklevel=6)
 
 
 def level_writer(
     codes: NDArray[np.int32], k: int, j: int, feature: Feature
 ) -> Callable[[Numbers, slice], None]:
-    without, with_it = (part / feature.scale for part in (-feature.center, 1.0 - feature.center))
+    """What writes the feature j of a level, which cells of the code k have."""
+    without, with_it = ((part - feature.center) / feature.scale for part in (0.0, 1.0))
 
     def write(found: Numbers, rows: slice) -> None:
         found[rows, j] = np.where(codes[rows] == k, with_it, without)
