@@ -14,13 +14,25 @@ if TYPE_CHECKING:
 
 def in_words(result: Result) -> str:
     """What printing a result says."""
+    return "\n".join([title_of(result), *pairs(facts_of(result), margin="  ")])
+
+
+def title_of(result: Result) -> str:
+    """What ran, on what."""
     from .algorithms import label_of
 
+    classes = result.objective.get("classes", 1)
+    size = f"{len(result.x) // classes} features" + (f", {classes} classes" * (classes > 1))
+    return f"{label_of(result.algorithm['name'])} on {result.n_clients} clients, {size}"
+
+
+def facts_of(result: Result) -> list[tuple[str, str]]:
+    """Rows of what was run, and of what came of it."""
     a, o, accuracy = result.algorithm, result.objective, result.accuracy
     seed = "given from outside" if result.seed is None else str(result.seed)
     if result.trial:
         seed += f", trial {result.trial}"
-    rows = [
+    return [
         ("data", f"{result.data['description']}"),
         (
             "run",
@@ -38,10 +50,6 @@ def in_words(result: Result) -> str:
         ("privacy guarantee", result.guarantee),
         ("stopped", result.message),
     ]
-    classes = o.get("classes", 1)
-    size = f"{len(result.x) // classes} features" + (f", {classes} classes" * (classes > 1))
-    title = f"{label_of(a['name'])} on {result.n_clients} clients, {size}"
-    return "\n".join([title, *pairs(rows, margin="  ")])
 
 
 def number(value: float) -> str:

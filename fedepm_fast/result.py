@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._common import html
 from ._common.archives import read_arrays
 from ._common.extras import require
 from ._common.files import replacing
 from ._common.measures import Measure, add_measure, summary_of
-from ._words import in_words
+from ._words import facts_of, in_words, title_of
 from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
 from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED
 
@@ -257,6 +258,9 @@ class Result:
 
     def __str__(self) -> str:
         return in_words(self)
+
+    def _repr_html_(self) -> str:
+        return html.pairs(facts_of(self), title_of(self))
 
     def __repr__(self) -> str:
         return (

@@ -39,7 +39,7 @@ from ._holding import (
 )
 from ._labels import TASKS, mapped_labels
 from ._scaling import column_norms, divide_columns
-from ._summary import summary_of
+from ._summary import html_of, summary_of
 from .partition import Partitioner, as_partitioner, deal
 
 if TYPE_CHECKING:
@@ -386,6 +386,9 @@ class FederatedData(Held):
         that was left out, and whether columns were scaled.
         """
         return summary_of(self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return f"<FederatedData {self.summary()}>"

@@ -1,8 +1,15 @@
-"""Federated data in one line."""
+"""Federated data in one line, and in a notebook's table."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
+
+from .._common import html
+
+#: Clients that a notebook shows.
+_SHOWN = 20
 
 
 def summary_of(data: Any) -> str:
@@ -34,3 +41,14 @@ def summary_of(data: Any) -> str:
         text += f"; only zeros in column{'s' if len(zeros) > 1 else ''} {', '.join(names)}"
         text += ", ..." if len(zeros) > 5 else ""
     return text
+
+
+def html_of(data: Any) -> str:
+    """The summary, and for each client its rows and the mean of their labels."""
+    means = np.add.reduceat(data.labels, data.offsets[:-1]) / data.client_sizes
+    names = data.client_names or tuple(map(str, range(data.n_clients)))
+    shown = list(zip(names, data.client_sizes, means, strict=True))[:_SHOWN]
+    rows = [[name, f"{size:,}", f"{mean:.4g}"] for name, size, mean in shown]
+    if data.n_clients > _SHOWN:
+        rows.append([f"{data.n_clients - _SHOWN} more", "", ""])
+    return html.table(["client", "rows", "mean label"], rows, summary_of(data))

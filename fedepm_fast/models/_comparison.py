@@ -55,3 +55,8 @@ class Comparison:
         from ._words import comparison_text
 
         return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        from ._words import comparison_html
+
+        return comparison_html(self)

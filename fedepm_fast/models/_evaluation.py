@@ -144,7 +144,7 @@ def by_client(rows: Rows) -> Mapping[str, NDArray[np.intp]]:
 
 
 #: Rows of a client in a bin of its calibration curve, and bins at most.
-_BIN, _BINS = 20, 10
+_BIN, _BINS = 30, 8
 
 
 def curve(model: Model, margins: Array, labels: Array) -> Curve:

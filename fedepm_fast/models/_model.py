@@ -20,11 +20,13 @@ from ._inference import KINDS, Inference
 from ._measures import LIKELIHOODS, probabilities
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from ..losses import Objective
     from ..preparation import Prepared
     from ._comparison import Comparison
+    from ._evaluation import Evaluation
 
 Array = NDArray[np.float64]
 
@@ -278,7 +280,33 @@ class Model:
         found = evaluate(self, table, label).overall
         return float("nan") if (v := found[_SCORE[self.classes is None]]) is None else float(v)
 
-    # Words ------------------------------------------------------------------------------
+    # Words and figures ------------------------------------------------------------------
+
+    def plot(self, evaluation: Evaluation | None = None, level: float = 0.95) -> Figure:
+        """Coefficients with their intervals, and beside them the calibration client by client.
+
+        Coefficients of numbers are per standard deviation of the column, so that they compare;
+        those of levels are as they are.
+
+        Parameters
+        ----------
+        evaluation : Evaluation, optional
+            Of which rows the calibration is; by default of those that `fit` held out, if any.
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        """
+        from ._figure import draw
+
+        return draw(self, evaluation, level)
 
     def summary(self, kind: str | None = None, level: float = 0.95) -> str:
         """The model for a terminal of 80 columns; `kind` as in `covariance`."""

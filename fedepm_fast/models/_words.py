@@ -25,7 +25,7 @@ _TITLES = {
 _KINDS = {"wald": "Wald", "robust": "robust (HC1)", "clustered": "clustered by client"}
 #: Clients below which errors that are clustered by client are known to be too small.
 _MANY = 30
-_NAME, _CLIENT = 26, 20
+_NAME, _CLIENT, _COMPARED = 26, 12, 16
 
 
 # Numbers -----------------------------------------------------------------------------------
@@ -184,20 +184,21 @@ def summary_of(model: Model, kind: str | None, level: float) -> str:
 def html_of(model: Model) -> str:
     head, *rows = coefficient_rows(model, None, 0.95)
     below = "".join(f"<p>{escape(text)}</p>" for text in remarks(model, None))
-    return html.pairs(facts(model), title_of(model)) + html.table(head, rows) + below
+    shown = html.pairs(facts(model), title_of(model)) + html.table(head, rows) + below
+    return shown if model.comparison is None else shown + comparison_html(model.comparison)
 
 
 # Measures ----------------------------------------------------------------------------------
 
 #: Columns of a table of measures: what they are called, the measure, and how it is written.
 _OF_TWO = (
-    ("rows", "rows"), ("positive", "positives"), ("log-loss", "log_loss"),
-    ("null", "log_loss_null"), ("AUC", "auc"), ("Brier", "brier"), ("slope", "calibration_slope"),
-    ("accuracy", "accuracy"), ("largest", "accuracy_null"),
+    ("rows", "rows"), ("pos.", "positives"), ("loss", "log_loss"), ("null", "log_loss_null"),
+    ("AUC", "auc"), ("Brier", "brier"), ("slope", "calibration_slope"), ("acc.", "accuracy"),
+    ("major", "accuracy_null"),
 )  # fmt: skip
 _OF_CLASSES = (
-    ("rows", "rows"), ("log-loss", "log_loss"), ("null", "log_loss_null"), ("AUC", "auc"),
-    ("Brier", "brier"), ("accuracy", "accuracy"), ("largest", "accuracy_null"),
+    ("rows", "rows"), ("loss", "log_loss"), ("null", "log_loss_null"), ("AUC", "auc"),
+    ("Brier", "brier"), ("acc.", "accuracy"), ("major", "accuracy_null"),
 )  # fmt: skip
 _OF_NUMBERS = (
     ("rows", "rows"), ("mean", "mean"), ("RMSE", "rmse"), ("null", "rmse_null"), ("MAE", "mae"),
@@ -232,19 +233,23 @@ def _explained(found: Evaluation) -> str:
     model = found.model
     if model.classes is None:
         return "null: always the mean of the training; slope: of the calibration, 1 is right"
-    text = "largest: accuracy of always naming the class that was the largest in training"
+    told = []
+    if "positives" in found.overall:
+        told.append(f"pos.: share of {model.classes[1]}")
     if "log_loss" in found.overall:
-        text += "; null: log-loss of naming the shares of the classes there"
+        told.append("loss: log-loss; null: that of the shares of the classes in training")
     if "calibration_slope" in found.overall:
-        text += "; slope: of the calibration, 1 is right"
-    return text
+        told.append("slope: of the calibration, 1 is right")
+    told.append("acc.: accuracy; major: that of always naming the largest class of the training")
+    return "; ".join(told)
 
 
-def evaluation_text(found: Evaluation) -> str:
-    lines = aligned(measure_rows(found))
+def evaluation_text(found: Evaluation, margin: str = "") -> str:
+    """What printing an evaluation says."""
+    lines = aligned(measure_rows(found), margin)
     if found.left_out:
-        lines.append(f"{found.left_out:,} rows without a label left out")
-    return "\n".join([*lines, fill(_explained(found))])
+        lines.append(f"{margin}{found.left_out:,} rows without a label left out")
+    return "\n".join([*lines, fill(margin + _explained(found), margin)])
 
 
 def evaluation_html(found: Evaluation) -> str:
@@ -259,7 +264,7 @@ def comparison_rows(found: Comparison) -> list[list[str]]:
     mine, ours = found.federated.clients, found.pooled.clients
     every = {**mine, "all": found.federated.overall} if len(mine) > 1 else mine
     for name, known in every.items():
-        row = [shortened(name, _CLIENT - 4), f"{known['rows']:,}"]
+        row = [shortened(name, _COMPARED), f"{known['rows']:,}"]
         for _, measure in compared:
             alone = found.local.get(name, {}).get(measure)
             pooled = ours.get(name, found.pooled.overall)[measure]
@@ -280,7 +285,7 @@ def comparison_text(found: Comparison) -> str:
     """What federation brings, for a terminal of 80 columns."""
     model = found.federated.model
     lines = ["Rows that were held out, and that no model was fitted to", ""]
-    lines += [f"  {line}" for line in str(found.federated).split("\n")]
+    lines.append(evaluation_text(found.federated, margin="  "))
     if len(found.federated.clients) < 2:
         return "\n".join(lines)
     lines += ["", "What federation brings on these rows", ""]
@@ -303,3 +308,11 @@ def comparison_text(found: Comparison) -> str:
         for name, what in found.notes.items()
     ]
     return "\n".join(lines)
+
+
+def comparison_html(found: Comparison) -> str:
+    """The same tables for a notebook."""
+    head, *rows = comparison_rows(found)
+    kinds = [name for name, _ in _compared(found.federated.model) for _ in range(3)]
+    head = head[:2] + [f"{name}, {side}" for name, side in zip(kinds, head[2:], strict=True)]
+    return evaluation_html(found.federated) + html.table(head, rows)

@@ -12,6 +12,7 @@ import numpy as np
 from .._common.validation import check_choice, check_real
 from ..algorithms import label_of
 from ._draw import lined, words
+from ._model import calibration, coefficients
 from ._style import (
     MORE_STYLES,
     STYLES,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MORE_STYLES",
     "STYLES",
+    "calibration",
+    "coefficients",
     "history",
     "labels",
     "new_figure",
