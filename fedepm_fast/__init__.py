@@ -17,6 +17,7 @@ _HOMES = {
     "FedEPM": "algorithms",
     "SFedAvg": "algorithms",
     "SFedProx": "algorithms",
+    "CurvatureFedEPM": "algorithms",
     "FederatedData": "data",
     "ArgumentError": "_common.validation",
     "ArgumentTypeError": "_common.validation",
@@ -53,6 +54,7 @@ __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
     "ArgumentValueError",
+    "CurvatureFedEPM",
     "DivergenceWarning",
     "FedEPM",
     "FederatedData",
@@ -147,7 +149,7 @@ if TYPE_CHECKING:
         tuning,
     )
     from ._common.validation import ArgumentError, ArgumentTypeError, ArgumentValueError
-    from .algorithms import FedEPM, SFedAvg, SFedProx
+    from .algorithms import CurvatureFedEPM, FedEPM, SFedAvg, SFedProx
     from .callables import run_callables
     from .data import FederatedData, loaders, partition, sources, synthetic
     from .federation import aggregation, client, server

@@ -34,14 +34,10 @@ def facts_of(result: Result) -> list[tuple[str, str]]:
         seed += f", trial {result.trial}"
     return [
         ("data", f"{result.data['description']}"),
-        (
-            "run",
-            f"{a['preset']} preset, local steps {a['local_steps']}, participation "
-            f"{a['participation']:g}, seed {seed}",
-        ),
+        ("run", f"{_manner(a)}, participation {a['participation']:g}, seed {seed}"),
         ("objective", objective_text(o)),
         ("f(x)/m", number(result.mean_objective)),
-        ("communication rounds", f"{result.rounds} ({result.iterations} local iterations)"),
+        ("communication rounds", _rounds(result)),
         ("total time", f"{result.total_time:.3f} s"),
         ("local time per round", f"{1e3 * result.local_time:.3g} ms"),
         ("accuracy", "-" if accuracy is None else f"{accuracy:.4f} ({result.beside})"),
@@ -50,6 +46,19 @@ def facts_of(result: Result) -> list[tuple[str, str]]:
         ("privacy guarantee", result.guarantee),
         ("stopped", result.message),
     ]
+
+
+def _rounds(result: Result) -> str:
+    if "coordinates" in result.algorithm:
+        return str(result.rounds)
+    return f"{result.rounds} ({result.iterations} local iterations)"
+
+
+def _manner(a: Mapping[str, Any]) -> str:
+    """What kind of run it was."""
+    if "coordinates" in a:
+        return f"eta the curvature, {a['coordinates']} coordinates"
+    return f"{a['preset']} preset, local steps {a['local_steps']}"
 
 
 def number(value: float) -> str:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from time import perf_counter
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from .objectives import Problem
 from .participation import clients_per_round
 from .private_runs import plan_of
 from .randomness import CounterRandomness, GivenRandomness, for_stages
-from .reference import Reference
+from .reference import ModelStages, Reference
 from .stopping import (
     BUILT_IN,
     CALLBACK,
@@ -108,6 +108,8 @@ class Stages(Protocol):
 
 def supports(algorithm: Algorithm, problem: Problem) -> bool:
     """Whether there are compiled stages for this algorithm and objective."""
+    if algorithm.keeps_models:  # which weighs clients itself
+        return problem.objective.has_kernels and problem.data.sample_weight is None
     return algorithm.compiled and problem.has_kernels
 
 
@@ -140,7 +142,10 @@ def simulate(
     algorithm.check_coverage(problem.n_clients)
     plan = plan_of(algorithm, problem, randomness, max_rounds)
     stages: Stages
-    if compiled:
+    if algorithm.keeps_models:
+        own = cast(Any, algorithm)
+        stages = ModelStages(own, problem, randomness, max_rounds, compiled=compiled)
+    elif compiled:
         stages = _Compiled(algorithm, problem, plan)
     else:
         stages = Reference(algorithm, problem, randomness, plan)
@@ -392,6 +397,7 @@ def _settings(
         max_rounds=max_rounds,
         max_iterations=max_iterations,
         unit=float(unit),
-        divergence_factor=DIVERGENCE_FACTOR,
+        # A server that keeps models goes back by itself.
+        divergence_factor=math.inf if algorithm.keeps_models else DIVERGENCE_FACTOR,
         rise_is_divergence_factor=RISE_IS_DIVERGENCE_FACTOR,
     )

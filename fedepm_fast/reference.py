@@ -23,9 +23,10 @@ from .algorithms._operators import (
     penalty_parameter,
     soft_threshold,
 )
+from .algorithms._quadratics import packed
 from .algorithms._views import AtClients, AtServer
 from .kernels import _loop as loop
-from .kernels._engine_state import clear
+from .kernels._engine_state import History, clear
 from .objectives import Problem
 from .participation import clients_per_round, select
 from .private_runs import participations, uploads
@@ -33,10 +34,11 @@ from .private_runs import plan_of as privacy_plan
 from .randomness import Randomness
 
 if TYPE_CHECKING:
-    from .algorithms import Algorithm
+    from .algorithms import Algorithm, CurvatureFedEPM
     from .mechanisms import PrivacyPlan
 
 __all__ = [
+    "ModelStages",
     "Reference",
     "ens",
     "ens_algorithm1",
@@ -176,3 +178,131 @@ class Reference:
     @staticmethod
     def _chosen(state: Any) -> NDArray[np.intp]:
         return np.asarray(state.selected[: state.n_selected[0]], np.intp)
+
+
+class ModelStages(Reference):
+    """The stages of a run whose server keeps a model of each client: `CurvatureFedEPM`.
+
+    With `compiled` the clients' objectives and gradients are those of the kernels, and so is ENS;
+    without it they are the equations in NumPy. All else is linear algebra of the server.
+    """
+
+    algorithm: CurvatureFedEPM
+
+    def __init__(
+        self,
+        algorithm: CurvatureFedEPM,
+        problem: Problem,
+        randomness: Randomness,
+        max_rounds: int,
+        *,
+        compiled: bool,
+    ) -> None:
+        super().__init__(algorithm, problem, randomness, None)
+        self._compiled, self._last = compiled, max_rounds
+        self._every = algorithm.renew_every
+        if compiled:
+            self.value_at_start = problem.value_at_start  # type: ignore[method-assign]
+            self.accuracies = problem.accuracies  # type: ignore[method-assign]
+
+    def compile(self, run: Any, *, stepwise: bool) -> None:
+        """Compile the gradients, so that no time of the run has that."""
+        if self._compiled:
+            self._ask(self._everyone[:1], np.zeros(self.problem.n_parameters))
+            self.accuracies(np.empty((0, self.problem.n_parameters)))
+
+    def begin(self, settings: Any, key: Any, given: Any, initial: Any, state: Any) -> None:
+        clear(state)
+        self._start = state.W.mean(axis=0)
+        state.W[:], state.Z[:] = self._start, 0.0
+        self._server = self.algorithm.server(self._start, len(state.Z))
+        self._times = np.zeros(len(state.Z), np.int64)
+
+    def rounds(
+        self, problem: Any, settings: Any, key: Any, given: Any, state: Any, history: Any,
+        tau: int, last: int,
+    ) -> tuple[int, int]:  # fmt: skip
+        began = perf_counter()
+        for row in range(last - tau):
+            offset, one = perf_counter() - began, History(*(a[row : row + 1] for a in history))
+            reached, flags = super().rounds(
+                problem, settings, key, given, state, one, tau + row, tau + row + 1
+            )
+            one.elapsed[:] += offset
+            if not flags and settings.rule == loop.CONVERGED_RULE and self._server.converged:
+                flags = loop.CONVERGED
+            if flags:
+                return reached - (flags == loop.CONVERGED), flags
+        return last, 0
+
+    def select(self, *arguments: Any) -> bool:
+        state, tau = arguments[-2:]
+        if tau == 0:  # all say what there is at the start
+            state.n_selected[0] = len(state.Z)
+            state.selected[:] = self._everyone
+            return True
+        return super().select(*arguments)
+
+    def aggregate(self, *arguments: Any) -> bool:
+        state = arguments[-2]
+        state.x[:] = self._server.propose()
+        return True
+
+    def evaluate(self, *arguments: Any) -> bool:
+        state, tau = arguments[-2:]
+        S, server = self._chosen(state), self._server
+        began = perf_counter()
+        asked = self._ask(S, state.x)
+        state.seconds[0] = perf_counter() - began
+        # f and the mean gradient are the experimenter's measures, no client's work.
+        values, gradients = self._ask(self._everyone, state.x) if len(S) < len(state.Z) else asked
+        self._answers = (S, *asked)
+        if tau > 0:
+            back = not server.is_sound(values) or (
+                # Before the end all say f_i at the best point too.
+                tau == self._last and self._total(server.best) < float(values.sum())
+            )
+            if back:
+                state.x[:] = server.best
+                values, gradients = self._ask(self._everyone, state.x)
+        state.G[:], state.values[:] = gradients, values
+        mean = gradients.mean(axis=0)
+        state.totals[:] = float(values.sum()), mean @ mean
+        return True
+
+    def _ask(self, clients: Any, x: Array) -> tuple[Array, Array]:
+        return self.problem.client_gradients(clients, x, compiled=self._compiled)
+
+    def _total(self, x: Array) -> float:
+        return float(self._ask(self._everyone, x)[0].sum())
+
+    def local_round(self, *arguments: Any) -> bool:
+        """What the clients send of the server's point, after their gradients."""
+        tau = arguments[-1]
+        S, values, gradients = self._answers
+        if tau == 0:
+            models = self.algorithm.models(self.problem, self._start, self._ens)
+            self._server.begin(models, values, gradients)
+            return True
+        hessians = {}
+        if self.algorithm.sends_hessians and np.isfinite(values).all():
+            due = S[self._times[S] % self._every == 0]
+            hessians = {i: packed(self.problem.hessian(i, self._server.x)) for i in due}
+        self._times[S] += 1
+        self._server.receive(S, values, gradients, hessians)
+        return True
+
+    @property
+    def _ens(self) -> Any:
+        if not self._compiled:
+            return ens
+        from .kernels.ens import ens as compiled
+
+        return compiled
+
+    def upload(self, *arguments: Any) -> bool:
+        """For the record: where clients last took part, and what they sent, their gradients."""
+        state, S = arguments[-2], self._chosen(arguments[-2])
+        state.W[:], state.Z[:] = self._server.X, self._server.G
+        state.snr[S] = np.inf
+        return True

@@ -21,7 +21,7 @@ from .objectives import Objective, Problem, as_objective
 from .private_runs import rules_for
 from .randomness import CounterRandomness, GivenRandomness
 from .result import DivergenceWarning, Result
-from .stopping import NEAR, PRECISION, ROUNDING, NoRule, StoppingRule, as_rule
+from .stopping import NEAR, PRECISION, ROUNDING, ConvergedRule, NoRule, StoppingRule, as_rule
 
 ENGINES = ("compiled", "reference")
 
@@ -256,6 +256,10 @@ def check_limits(
         max_rounds = check_int("rounds", rounds, low=0)
     else:
         rule = as_rule(PRESETS[algorithm.preset].stopping if stopping is None else stopping)
+        if isinstance(rule, ConvergedRule) and not algorithm.keeps_models:
+            raise ValueError(
+                "stopping must be another than 'converged': only CurvatureFedEPM knows when it has"
+            )
         max_rounds = check_int("max_rounds", max_rounds, low=0)
     if max_iterations is not None:
         max_iterations = check_int("max_iterations", max_iterations, low=0)

@@ -20,12 +20,14 @@ MAX_ITERATIONS = "max_iterations"
 CALLBACK = "callback"
 DIVERGED = "diverged"
 PRECISION = "precision"
+CONVERGED = "converged"
 
 #: The loop's flag of each condition that it knows.
 FLAGS = {
     VARIANCE: loop.VARIANCE,
     RISE: loop.RISE,
     GRADIENT: loop.GRADIENT,
+    CONVERGED: loop.CONVERGED,
     DIVERGED: loop.DIVERGED,
     MAX_ROUNDS: loop.MAX_ROUNDS,
     MAX_ITERATIONS: loop.MAX_ITERATIONS,
@@ -36,6 +38,7 @@ REASONS: dict[str, str] = {
     VARIANCE: "the objective has settled (variance of its last four values)",
     RISE: "objective and gradient both rose above their last three values",
     GRADIENT: "the gradient is small",
+    CONVERGED: "converged: a further round would change the objective by next to nothing",
     MAX_ROUNDS: "the number of rounds was reached",
     MAX_ITERATIONS: "the number of iterations was reached",
     CALLBACK: "the callback asked to stop",
@@ -208,8 +211,26 @@ class NoRule(_BuiltIn):
         return ()
 
 
+@dataclass(frozen=True)
+class ConvergedRule(_BuiltIn):
+    """Stop when the server's models of the clients promise no further decrease.
+
+    That is for it to know, not for the history: `CurvatureFedEPM` says what is next to nothing, and
+    other algorithms have no such models.
+    """
+
+    name: ClassVar[str] = "converged"
+    number: ClassVar[int] = loop.CONVERGED_RULE
+    conditions: ClassVar[tuple[str, ...]] = (CONVERGED,)
+
+    def fired(
+        self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
+    ) -> tuple[str, ...]:
+        return ()
+
+
 #: Exactly these: the loop does not know what a subclass does.
-BUILT_IN: tuple[type[_BuiltIn], ...] = (ReleasedRule, TextRule, NoRule)
+BUILT_IN: tuple[type[_BuiltIn], ...] = (ReleasedRule, TextRule, NoRule, ConvergedRule)
 #: The rules by name, for sweeps, specifications and the command line.
 RULES: dict[str, type[StoppingRule]] = {rule.name: rule for rule in BUILT_IN}
 

@@ -34,9 +34,11 @@ VARIANCE, RISE, GRADIENT, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS = 1, 2, 4, 8, 16,
 SPOILT = 64
 #: The objective or the gradient is not finite at the new point, which is no round's.
 OVERFLOW = 128
+#: The server expects nothing of further rounds.
+CONVERGED = 256
 
 #: Stopping rules.
-NO_RULE, RELEASED_RULE, TEXT_RULE = 0, 1, 2
+NO_RULE, RELEASED_RULE, TEXT_RULE, CONVERGED_RULE = 0, 1, 2, 3
 
 
 def make_loop(

@@ -12,6 +12,7 @@ from ._base import PrivacyPlan as PrivacyPlan  # at home in `mechanisms`
 from ._views import AtClients, AtServer, Size
 
 if TYPE_CHECKING:
+    from .curvature import CurvatureFedEPM
     from .fedepm import AGGREGATIONS, STARTS, FedEPM
     from .sfedavg import SFedAvg
     from .sfedprox import SFedProx
@@ -25,6 +26,7 @@ __all__ = [
     "Algorithm",
     "AtClients",
     "AtServer",
+    "CurvatureFedEPM",
     "FedEPM",
     "Preset",
     "SFedAvg",
@@ -39,6 +41,8 @@ def __getattr__(name: str) -> Any:
         from . import fedepm
 
         return getattr(fedepm, name)
+    if name == "CurvatureFedEPM":
+        return ALGORITHMS["curvature"]
     if not name.startswith("__") and name.lower() in ALGORITHMS:
         return ALGORITHMS[name.lower()]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -44,11 +44,12 @@ class Preset:
 
 #: ``released`` is the authors' program, from which the paper's figures come; ``text`` is the
 #: equations as printed; ``private`` is the program with a mechanism of `fedepm_fast.privacy` and
-#: a number of rounds that is fixed in advance.
+#: a number of rounds that is fixed in advance; ``curvature`` is that of `CurvatureFedEPM` alone.
 PRESETS: dict[str, Preset] = {
     "released": Preset(REGULARIZERS[0], STEPS[0], "standardized", "released"),
     "text": Preset(REGULARIZERS[1], STEPS[1], "laplace", "text"),
     "private": Preset(REGULARIZERS[0], STEPS[0], "private", "none"),
+    "curvature": Preset(REGULARIZERS[0], STEPS[1], "none", "converged"),
 }
 
 
@@ -140,6 +141,8 @@ class Algorithm:
     keeps: ClassVar[tuple[str, ...]] = ()
     #: What the server sends to the clients beside x: n numbers for each name.
     shares: ClassVar[tuple[str, ...]] = ()
+    #: Whether its server keeps a model of each client: `server` and `models` stand for the hooks.
+    keeps_models: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, abstract: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -154,6 +157,10 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if (self.preset == "curvature") != self.keeps_models:
+            raise ValueError(
+                f"preset must be another one for {type(self).__name__}, got {self.preset!r}"
+            )
         if self.mechanism is not None:
             self._check_mechanism(self.mechanism)
         elif self.preset == "private":

@@ -24,6 +24,8 @@ Array = NDArray[np.float64]
 _MATRIX_UP_TO = {False: 500, True: 50}
 #: Lanczos iterations end where an eigenvalue is known to this part of it.
 _LANCZOS_TOLERANCE = 1e-10
+#: What is added to a largest eigenvalue that a bound needs, as it is found from below.
+_SLACK = 0.01
 
 
 def bound_of(problem: Problem, what: str) -> float:
@@ -182,3 +184,40 @@ def _finite(found: Array) -> Array:
             "bound of the Hessian"
         )
     return found
+
+
+def column_bounds(problem: Problem, start: Array | None) -> Array:
+    """As `Problem.column_bounds` says."""
+    data, objective = problem.data, problem.objective
+    if objective.curvature is None and start is not None and objective.n_outputs == 1:
+        margins = problem.margins(data.features, start)
+        bend = objective.second_derivative(margins, data.labels)
+    else:
+        bend = np.full(data.n_samples, bound_of(problem, "bound of its Hessian"))
+    found = np.empty((problem.n_clients, problem.n_parameters))
+    for i in range(problem.n_clients):
+        a, rows = data.client(i)[0], data.rows_of(i)
+        weights, penalty = bend[rows] * problem.row_weights[rows], problem.reg[i]
+        own = _column_bound(a, weights, penalty * _column_weights(problem))
+        found[i] = np.tile(own, objective.n_outputs)
+    return found
+
+
+def _column_bound(a: Any, weights: Array, penalty: Array) -> Array:
+    """A diagonal of at least ``A'WA + diag(penalty)``: its own diagonal, times a number."""
+    from scipy.sparse.linalg import LinearOperator
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = a.multiply(a).T @ weights if sparse.issparse(a) else weights @ (a * a)
+        diagonal = _finite(squares + penalty)
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+
+    def even(v: Array) -> Array:
+        v = v.ravel() / scale
+        return (a.T @ (weights * (a @ v)) + penalty * v) / scale
+
+    n = len(diagonal)
+    largest = largest_eigenvalue(
+        LinearOperator((n, n), matvec=even, rmatvec=even, dtype=np.float64), _SLACK / 10
+    )
+    return diagonal * ((1 + _SLACK) * largest)

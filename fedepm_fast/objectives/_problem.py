@@ -274,6 +274,19 @@ class Problem:
         block = _curvature.bound_block(self, i)
         return np.asarray(np.kron(np.eye(self.objective.n_outputs), block), np.float64)
 
+    def column_bounds(self, start: Array | None = None) -> Array:
+        """Diagonal matrices that no Hessian of the f_i exceeds, one for each client, shape (m, n).
+
+        Of a loss without a bound of its second derivative they are of the Hessians at `start`
+        (n,), and hold there. Hessians are not formed.
+
+        Raises
+        ------
+        ValueError
+            If there is neither such a bound nor a start, or sums of squares overflow.
+        """
+        return _curvature.column_bounds(self, start)
+
     def bound_product(self, v: Array) -> Array:
         """`bound_hessian` times v, shape (n,); it is not formed."""
         return _curvature.bound_product(self, v)

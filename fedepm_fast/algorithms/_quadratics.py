@@ -1,0 +1,317 @@
+"""Quadratic parts of clients' models: matrices M_i, and what one does with them.
+
+The model of client i around x_i, the point at which it last took part, is::
+
+    q_i(x) = f_i(x_i) + <g_i, x - x_i> + 1/2 |x - x_i|^2 in M_i + kappa*B_i
+
+M_i is what is known of the curvature there, B_i what bounds it everywhere, if anything does, and
+kappa the damping that `_surrogates.Surrogates` finds. One class for each way to know M_i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._coordinates import Coordinates
+from ._operators import ens, soft_threshold
+
+Array = NDArray[np.float64]
+Clients = NDArray[np.intp]
+
+#: With the diagonal brought to 1, directions whose curvature is this part of the largest one or
+#: less are left alone: nothing there is known but rounding.
+_FLAT = 1e-14
+#: Conjugate gradients end where the residual is this part of the first one.
+_CG_TOLERANCE, _CG_ITERATIONS = 1e-12, 500
+
+
+class Quadratics(Protocol):
+    """The M_i and B_i of all clients."""
+
+    bounded: bool
+    """Whether M_i + B_i is known to bound the curvature of f_i everywhere."""
+
+    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
+        """``1/2 sum |d_i|^2`` in M_i and in B_i, over the clients `S` and their `steps` (s, n)."""
+
+    def minimiser(self, X: Array, G: Array, kappa: float) -> Array:
+        """Where the sum of all clients' models is least, shape (n,)."""
+
+    def length(self, step: Array, kappa: float) -> float:
+        """``1/2 |step|^2`` in the mean of M_i + kappa*B_i."""
+
+    def update(self, S: Clients, steps: Array, turns: Array, hessians: Mapping[int, Array]) -> None:
+        """Clients moved by `steps` (s, n), their gradients by `turns`; some sent a Hessian."""
+
+    def state(self) -> dict[str, Any]:
+        """What it has learnt, for files."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from what `state` gave."""
+
+
+class Common:
+    """One M for all clients: FedEPM with a fixed eta, in coordinates in which M is the identity.
+
+    There ``z_i = x_i - soft(g_i, lam) / eta`` with eta = 1 + kappa, the limit of a client's local
+    steps (one gradient a round contracts them), and the server's point is ENS of all z_i:
+    their mean for lam = 0.
+    """
+
+    bounded = False
+
+    def __init__(
+        self, m: int, coordinates: Coordinates, lam: float = 0.0,
+        solve: Callable[..., Array] = ens,
+    ) -> None:  # fmt: skip
+        self.m, self.coordinates, self.lam, self._ens = m, coordinates, lam, solve
+
+    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
+        form = 0.5 * float((self.coordinates.to(steps) ** 2).sum())
+        return form, form
+
+    def uploads(self, X: Array, G: Array, kappa: float) -> Array:
+        """The z_i in these coordinates, shape (m, n)."""
+        eta = 1.0 + kappa
+        g = self.coordinates.pull(G)
+        return np.asarray(self.coordinates.to(X) - soft_threshold(g, self.lam * eta) / eta)
+
+    def minimiser(self, X: Array, G: Array, kappa: float) -> Array:
+        if self.lam == 0.0:
+            return X.mean(axis=0) - self.coordinates.solve(G.mean(axis=0)) / (1.0 + kappa)
+        return self.coordinates.back(self._ens(self.uploads(X, G, kappa), self.lam))
+
+    def length(self, step: Array, kappa: float) -> float:
+        return 0.5 * (1.0 + kappa) * float((self.coordinates.to(step) ** 2).sum())
+
+    def update(self, S: Clients, steps: Array, turns: Array, hessians: Mapping[int, Array]) -> None:
+        """Nothing is learnt."""
+
+    def state(self) -> dict[str, Array]:
+        return {}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Nothing was learnt."""
+
+
+class Hessians:
+    """M_i is the Hessian of f_i at x_i, as the client sent it; at first it is the bound B_i.
+
+    Symmetric matrices are packed: their upper triangles, ``n*(n+1)/2`` numbers.
+
+    Parameters
+    ----------
+    bounds : sequence of ndarray, each of shape (n*(n+1)/2,)
+        The B_i, or the clients' Hessians at the start where nothing bounds these.
+    bounded : bool
+        Which of the two.
+    """
+
+    def __init__(self, bounds: Array, n: int, *, bounded: bool) -> None:
+        self.bounded, self.n = bounded, n
+        self._rows, self._columns = np.triu_indices(n)
+        self._twice = np.where(self._rows == self._columns, 1.0, 2.0)
+        self.B = np.ascontiguousarray(bounds, np.float64)
+        self.M = self.B.copy()
+
+    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
+        in_m = in_b = 0.0
+        for i, step in zip(S, steps, strict=True):
+            products = step[self._rows] * step[self._columns] * self._twice
+            in_m += float(products @ self.M[i])
+            in_b += float(products @ self._bound[i])
+        return in_m / 2, in_b / 2
+
+    @property
+    def _bound(self) -> Array:
+        # Without a bound of the curvature damping is a multiple of what is known of it.
+        return self.B if self.bounded else self.M
+
+    def minimiser(self, X: Array, G: Array, kappa: float) -> Array:
+        # With x = c + s the sum of (M_i + kappa*B_i)(x_i - c) has no large terms that cancel.
+        centre = X.mean(axis=0)
+        right = -G.sum(axis=0)
+        for i, step in enumerate(X - centre):
+            if step.any():
+                right += self._full(self.M[i] + kappa * self._bound[i]) @ step
+        return centre + solve_symmetric(self._full(self._sum(kappa)), right)
+
+    def length(self, step: Array, kappa: float) -> float:
+        products = step[self._rows] * step[self._columns] * self._twice
+        return 0.5 * float(products @ self._sum(kappa)) / len(self.M)
+
+    def update(self, S: Clients, steps: Array, turns: Array, hessians: Mapping[int, Array]) -> None:
+        for i, hessian in hessians.items():
+            self.M[i] = hessian
+
+    def state(self) -> dict[str, Array]:
+        return {"M": self.M, "B": self.B}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.M, self.B = np.array(state["M"]), np.array(state["B"])
+
+    def _sum(self, kappa: float) -> Array:
+        return np.asarray(self.M.sum(axis=0) + kappa * self._bound.sum(axis=0))
+
+    def _full(self, packed: Array) -> Array:
+        return unpacked(packed, self.n)
+
+
+class Secants:
+    """M_i is a diagonal that bounds the curvature, corrected by the client's last steps.
+
+    The server sent the x_i and knows the g_i, so it knows for every client how its gradient turned
+    along its own steps, however stale these are: limited-memory BFGS for each client, as in the
+    incremental quasi-Newton method (Mokhtari, Eisen and Ribeiro 2018). Nothing more is sent.
+
+    Parameters
+    ----------
+    diagonals : ndarray of shape (m, n)
+        The B_i.
+    memory : int
+        Steps that are kept of each client.
+    """
+
+    def __init__(self, diagonals: Array, memory: int, *, bounded: bool) -> None:
+        self.bounded, self.memory = bounded, memory
+        self.B = np.ascontiguousarray(diagonals, np.float64)
+        m, n = self.B.shape
+        self.steps, self.turns = np.zeros((m, memory, n)), np.zeros((m, memory, n))
+        self.count = np.zeros(m, np.int64)
+        self._scale = np.ones(m)
+        self._wide, self._core = [np.empty((0, n))] * m, [np.empty((0, 0))] * m
+
+    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
+        in_m = in_b = 0.0
+        for i, step in zip(S, steps, strict=True):
+            plain = float(step * step @ self.B[i])
+            along = self._wide[i] @ step
+            in_m += self._scale[i] * plain - float(along @ self._core[i] @ along)
+            in_b += plain
+        return in_m / 2, in_b / 2
+
+    def minimiser(self, X: Array, G: Array, kappa: float) -> Array:
+        centre = X.mean(axis=0)
+        right = -G.sum(axis=0)
+        for i, step in enumerate(X - centre):
+            if step.any():
+                right += (self._scale[i] + kappa) * self.B[i] * step
+                right -= self._wide[i].T @ (self._core[i] @ (self._wide[i] @ step))
+        diagonal, wide, core = self._sum(kappa)
+
+        def product(v: Array) -> Array:
+            return np.asarray(diagonal * v - wide.T @ _blocks(core, wide @ v))
+
+        return np.asarray(centre + conjugate_gradients(product, right, diagonal))
+
+    def length(self, step: Array, kappa: float) -> float:
+        diagonal, wide, core = self._sum(kappa)
+        along = wide @ step
+        form = float(step * step @ diagonal - along @ _blocks(core, along))
+        return 0.5 * max(form, 0.0) / len(self.B)
+
+    def update(self, S: Clients, steps: Array, turns: Array, hessians: Mapping[int, Array]) -> None:
+        for i, step, turn in zip(S.tolist(), steps, turns, strict=True):
+            bend = float(step @ turn)
+            if bend > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(turn)):
+                for kept, new in ((self.steps, step), (self.turns, turn)):
+                    kept[i, :-1] = kept[i, 1:]
+                    kept[i, -1] = new
+                self.count[i] = min(self.count[i] + 1, self.memory)
+                self._correct(i)
+
+    def _correct(self, i: int) -> None:
+        """M_i as ``scale*B_i - wide' core wide`` (Byrd, Nocedal and Schnabel 1994)."""
+        kept = slice(self.memory - self.count[i], None)
+        s, y = self.steps[i, kept], self.turns[i, kept]
+        # The last turn says how much of the bound there is, in coordinates in which that is 1.
+        share = float(y[-1] / self.B[i] @ y[-1]) / float(s[-1] @ y[-1])
+        self._scale[i] = scale = min(max(share, 1e-3), 1.0)
+        inside = s @ y.T
+        lower = np.tril(inside, -1)
+        block = np.block(
+            [[scale * (s * self.B[i]) @ s.T, lower], [lower.T, -np.diag(np.diag(inside))]]
+        )
+        self._wide[i] = np.vstack([scale * self.B[i] * s, y])
+        self._core[i] = np.linalg.inv(block)
+
+    def state(self) -> dict[str, Any]:
+        return {"B": self.B, "steps": self.steps, "turns": self.turns, "count": self.count}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.B, self.steps, self.turns = (np.array(state[k]) for k in ("B", "steps", "turns"))
+        self.count = np.array(state["count"], np.int64)
+        for i in np.flatnonzero(self.count).tolist():
+            self._correct(i)
+
+    def _sum(self, kappa: float) -> tuple[Array, Array, list[Array]]:
+        diagonal = self._scale @ self.B + kappa * self.B.sum(axis=0)
+        return diagonal, np.vstack(self._wide), self._core
+
+
+def _blocks(core: list[Array], along: Array) -> Array:
+    """The product with a matrix of blocks on its diagonal."""
+    found, first = np.empty_like(along), 0
+    for block in core:
+        last = first + len(block)
+        found[first:last] = block @ along[first:last]
+        first = last
+    return found
+
+
+def packed(matrix: Array) -> Array:
+    """The upper triangle of a symmetric matrix, row by row."""
+    return np.asarray(matrix[np.triu_indices(len(matrix))])
+
+
+def unpacked(triangle: Array, n: int) -> Array:
+    """The symmetric matrix with that upper triangle."""
+    full = np.zeros((n, n))
+    full[np.triu_indices(n)] = triangle
+    return full + np.triu(full, 1).T
+
+
+def solve_symmetric(matrix: Array, right: Array) -> Array:
+    """The shortest solution of a positive semidefinite system, in columns of one scale."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    diagonal = np.diagonal(matrix)
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    even = matrix / scale / scale[:, None]
+    try:
+        factor = cho_factor(even, check_finite=False)
+        pivots = np.diagonal(factor[0])
+        if pivots.min() ** 2 > 1e-10:
+            return np.asarray(cho_solve(factor, right / scale, check_finite=False) / scale)
+    except np.linalg.LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(even)
+    kept = values > len(values) * _FLAT * values[-1]
+    along = vectors[:, kept].T @ (right / scale)
+    return np.asarray(vectors[:, kept] @ (along / values[kept]) / scale)
+
+
+def conjugate_gradients(product: Any, right: Array, diagonal: Array) -> Array:
+    """The solution of ``product(x) = right``, preconditioned by a diagonal."""
+    inverse = 1.0 / np.where(diagonal > 0, diagonal, 1.0)
+    x, residual = np.zeros_like(right), right.copy()
+    z = inverse * residual
+    direction, size = z.copy(), float(residual @ z)
+    enough = _CG_TOLERANCE**2 * size
+    for _ in range(_CG_ITERATIONS):
+        if not size > enough:
+            break
+        image = product(direction)
+        bend = float(direction @ image)
+        if not bend > 0:
+            break
+        x += size / bend * direction
+        residual -= size / bend * image
+        z = inverse * residual
+        before, size = size, float(residual @ z)
+        direction = z + size / before * direction
+    return x

@@ -1,0 +1,183 @@
+"""The server of FedEPM with eta the curvature: a model of every client, and their sum's minimiser.
+
+With one gradient a round and eta far above nu a client's local steps end at ``w_i = x_i - g_i/eta``,
+in the metric of eta. What it sends says no more and no less than g_i, so the server keeps the
+quadratic model of f_i that has this minimiser, and its next point is where the sum of all models is
+least: MISO/Finito (Mairal 2015; Defazio, Caetano and Domke 2014), whose memory of all uploads is a
+memory of all gradients, so that partial participation leaves no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._quadratics import Quadratics
+
+Array = NDArray[np.float64]
+Clients = NDArray[np.intp]
+
+#: Damping that there always is: where nothing bends the bound still says how far one may go.
+LEAST_DAMPING = 1e-6
+#: Damping grows to what would have been enough, times this; it falls by the other.
+_MORE, _LESS = 1.2, 0.1
+#: Sums of objectives are known to this part of them.
+_ROUNDING = 1e-13
+#: No point is a server's that is so many times f/m at the start above the best one.
+_FAR = 1e6
+
+
+class Surrogates:
+    """Clients' models, and the damping that keeps them true.
+
+    Parameters
+    ----------
+    start : ndarray of shape (n,)
+        The first point.
+    m : int
+        Number of clients.
+    tol : float
+        The run has converged once the models promise a decrease of f/m below this part of what f/m
+        was at the start, for `calm` rounds in a row.
+    calm : int
+        Rounds in which everyone takes part at least once.
+    """
+
+    def __init__(self, start: Array, m: int, *, tol: float, calm: int) -> None:
+        n = len(start)
+        self.tol, self.calm = tol, calm
+        self.X = np.tile(start, (m, 1))
+        self.G, self.F = np.zeros((m, n)), np.zeros(m)
+        self.x = start.copy()
+        self.models: Quadratics | None = None
+        #: kappa; rounds that promised next to nothing; whether the last point was refused; f/m at
+        #: the start.
+        self.kappa, self.quiet, self.refused, self.unit = 0.0, 0, False, 0.0
+        #: The point with the least f/m of those that were estimated, and that.
+        self.best, self.least = start.copy(), np.inf
+
+    # A round ----------------------------------------------------------------------------
+
+    def begin(self, models: Quadratics, values: Array, gradients: Array) -> None:
+        """What all clients said of the first point."""
+        self.models = models
+        self.F[:], self.G[:] = values, gradients
+        self.unit = abs(float(values.mean()))
+        self.least = float(values.mean())
+
+    def propose(self) -> Array:
+        """The server's next point, shape (n,); before `begin` the start."""
+        if self.models is None:
+            return self.x
+        kappa = max(self.kappa, LEAST_DAMPING)
+        x = self.models.minimiser(self.X, self.G, kappa)
+        if not np.isfinite(x).all():  # sums overflow; the best point is as good an end as any
+            x = self.best.copy()
+        # Of the step that damping makes small, what it would be without.
+        promised = (1.0 + kappa) * self.models.length(x - self.x, kappa)
+        scale = max(self.unit, abs(self.least)) or 1.0
+        small = promised <= self.tol * scale and not self.refused
+        self.quiet = self.quiet + 1 if small else 0
+        self.x = x
+        return x
+
+    @property
+    def converged(self) -> bool:
+        """Whether nothing is to be expected of further rounds."""
+        return self.quiet >= self.calm
+
+    def is_sound(self, values: Array) -> bool:
+        """Whether f_i at a point (s,) are numbers to go on with: finite, and not far above all."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(float(values.mean()) - self.least <= _FAR * max(self.unit, 1.0))
+
+    def receive(
+        self, S: Clients, values: Array, gradients: Array, hessians: Mapping[int, Array]
+    ) -> bool:
+        """What the clients `S` said of the last point; whether their models moved there.
+
+        Damping grows where the models promised too much, as far as would have been enough, and the
+        clients' models stay where they were if f rose as well.
+
+        Parameters
+        ----------
+        S : ndarray of int, shape (s,)
+        values : ndarray of shape (s,)
+            f_i at the point.
+        gradients : ndarray of shape (s, n)
+        hessians : mapping of int to ndarray
+            Of those that sent theirs, packed.
+        """
+        assert self.models is not None
+        steps = self.x - self.X[S]
+        before = self.F[S]
+        with np.errstate(over="ignore", invalid="ignore"):
+            excess = float((values - before - (self.G[S] * steps).sum(axis=1)).sum())
+            finite = np.isfinite(excess) and bool(np.isfinite(gradients).all())
+        in_m, in_b = self.models.forms(S, steps)
+        slack = _ROUNDING * float(np.abs(before).sum())
+        held = finite and excess <= in_m + self.kappa * in_b + slack
+        if held:
+            less = _LESS * self.kappa
+            if excess <= in_m + less * in_b + slack:
+                self.kappa = less
+        else:
+            self._damp((excess - in_m) / in_b if finite and in_b > 0 else np.inf)
+        self.refused = not (held or (finite and float(values.sum()) <= float(before.sum())))
+        # How gradients turned tells of the curvature at a refused point too, if that is bounded.
+        if not self.refused or (finite and self.models.bounded):
+            turns = gradients - self.G[S]
+            self.models.update(S, steps, turns, {} if self.refused else hessians)
+        if self.refused:
+            return False
+        self.X[S], self.F[S], self.G[S] = self.x, values, gradients
+        self._remember(S)
+        return True
+
+    def _damp(self, enough: float) -> None:
+        """More damping: `enough` is what would have made the models true."""
+        assert self.models is not None
+        most = 1.0 if self.models.bounded else max(10.0 * self.kappa, 1.0)
+        self.kappa = min(max(2.0 * self.kappa, min(_MORE * enough, most)), 1e12)
+        if self.models.bounded:
+            self.kappa = min(self.kappa, 1.0)
+
+    def _remember(self, S: Clients) -> None:
+        """Keep the point if f/m is the least there, as far as the models tell."""
+        steps = self.x - self.X
+        estimate = float((self.F + (self.G * steps).sum(axis=1)).sum())
+        others = np.setdiff1d(np.arange(len(self.F)), S)
+        if len(others):
+            assert self.models is not None
+            estimate += self.models.forms(others, steps[others])[0]
+        if estimate / len(self.F) < self.least:
+            self.best, self.least = self.x.copy(), estimate / len(self.F)
+
+    # Kept -------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything as arrays, for files."""
+        numbers = [self.kappa, self.quiet, self.refused, self.unit, self.least]
+        arrays = {
+            "X": self.X, "G": self.G, "F": self.F, "x": self.x, "best": self.best,
+            "numbers": np.array(numbers, np.float64),
+        }  # fmt: skip
+        own = {} if self.models is None else self.models.state()
+        return arrays | {f"models_{name}": array for name, array in own.items()}
+
+    def restore(self, state: Mapping[str, Any], models: Quadratics | None) -> None:
+        """Go on from what `state` gave; `models` is None if nothing had been heard yet."""
+        self.X, self.G, self.F, self.x, self.best = (
+            np.array(state[name], np.float64) for name in ("X", "G", "F", "x", "best")
+        )
+        kappa, quiet, refused, unit, least = np.asarray(state["numbers"]).tolist()
+        self.kappa, self.quiet, self.refused = kappa, int(quiet), bool(refused)
+        self.unit, self.least, self.models = unit, least, models
+        if models is not None:
+            prefix = "models_"
+            models.restore(
+                {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+            )
