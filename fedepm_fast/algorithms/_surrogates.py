@@ -1,7 +1,7 @@
 """The server of FedEPM with eta the curvature: a model of every client, and their sum's minimiser.
 
-With one gradient a round and eta far above nu a client's local steps end at ``w_i = x_i - g_i/eta``,
-in the metric of eta. What it sends says no more and no less than g_i, so the server keeps the
+With one gradient a round and eta far above nu a client's local steps end at ``x_i - g_i/eta``, in
+the metric of eta. What it sends says no more and no less than g_i, so the server keeps the
 quadratic model of f_i that has this minimiser, and its next point is where the sum of all models is
 least: MISO/Finito (Mairal 2015; Defazio, Caetano and Domke 2014), whose memory of all uploads is a
 memory of all gradients, so that partial participation leaves no error.
