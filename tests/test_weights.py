@@ -20,7 +20,7 @@ from fedepm_fast import (
     run,
     sweep,
 )
-from fedepm_fast.objectives import as_objective
+from fedepm_fast.objectives import _curvature, as_objective
 from fedepm_fast.privacy import LaplaceMechanism
 
 
@@ -150,6 +150,22 @@ def test_the_curvature_of_wide_rows_is_found_without_their_matrix(is_sparse, rng
     assert problem.mean_curvature() == problem.mean_curvature()
     nothing = FederatedData(held * 0.0, labels, [10, 20, 30])
     assert Problem(nothing, as_objective("multinomial", beta=0.0)).mean_curvature() == 0.0
+
+
+@pytest.mark.parametrize(("density", "columns"), [(0.4, 7), (0.01, 300)])
+def test_hessians_of_sparse_rows(density, columns, monkeypatch):
+    """Of many entries by dense rows, a few at a time; of few entries by sparse products."""
+    monkeypatch.setattr(_curvature, "_DENSE_NUMBERS", 50)
+    rng = np.random.default_rng(4)
+    features = sparse.random_array((90, columns), density=density, rng=rng, format="csr")
+    labels = rng.integers(0, 3, 90)
+    w = rng.normal(size=3 * columns)
+    found, want = (
+        Problem(FederatedData(given, labels, [40, 50]), "multinomial")
+        for given in (features, features.toarray())
+    )
+    np.testing.assert_allclose(found.total_hessian(w), want.total_hessian(w), atol=1e-14)
+    np.testing.assert_allclose(found.hessian(1, w), want.hessian(1, w), atol=1e-14)
 
 
 def test_curvature_that_overflows_is_refused():
