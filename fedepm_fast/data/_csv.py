@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._compressed import DAMAGED, open_file
+from ._floats import floats, use_arrow
 
 SEPARATORS = (",", ";", "\t", "|")
 #: How a missing number or label is written, beside what Python reads as NaN.
@@ -160,19 +161,16 @@ class Cells:
 
 def _plain_numbers(block: str, na: frozenset[str], decimal: str) -> NDArray[np.float64] | None:
     """The numbers of a block, NaN for missing ones; None where `number` must look at them."""
-    if "_" in block or not block.isascii():
+    if "_" in block or "(" in block or not block.isascii():
         return None
     cells = block.split("\0")
     if na or decimal != ".":
         cells = ["nan" if cell in na else cell.replace(decimal, ".") for cell in cells]
-    try:
-        return np.array(list(map(float, cells)))
-    except ValueError:
-        pass
-    try:
-        return np.array([float("nan" if cell in MISSING else cell) for cell in cells])
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        return floats(cells)
+    with suppress(ValueError):
+        return floats(["nan" if cell in MISSING else cell for cell in cells])
+    return None
 
 
 class Text:
@@ -215,6 +213,7 @@ class Text:
         self.separator = self._find_separator() if separator is None else separator
         rows = self._rows()
         first, line = next(rows, ([], 0))
+        use_arrow(path.stat().st_size)
         if not first:
             raise ValueError(f"{path} has no rows")
         self.columns = [Cells() for _ in first]
@@ -240,16 +239,29 @@ class Text:
 
     def _records(self, separator: str, *, padded: bool) -> Iterator[tuple[Row, int]]:
         """Rows as the file has them, blank lines aside, and the lines where they end."""
+        end = before = 0  # of the last row, and of the last that needed no reader
+        reader: Any = None
         try:
             with open_file(self.path, "rt", encoding=self._encoding, newline="") as file:
-                reader = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=padded)
-                end = 0  # of the last row
+                for line in file:
+                    if padded or '"' in line:
+                        break
+                    end += 1
+                    row = line.rstrip("\r\n").split(separator)
+                    if len(row) > 1 or row[0].strip():
+                        yield row, end
+                else:
+                    return
+                before = end
+                reader = csv.reader(
+                    chain([line], file), delimiter=separator, strict=True, skipinitialspace=padded
+                )
                 for row in reader:
-                    end = reader.line_num
+                    end = before + reader.line_num
                     if len(row) > 1 or (row and row[0].strip()):
                         yield row, end
         except csv.Error as error:
-            lines = range(end + 1, reader.line_num + 1)
+            lines = range(end + 1, before + reader.line_num + 1)
             raise csv.Error(f"{error}, {self._place(separator, lines)}") from None
         except UnicodeDecodeError as error:
             named = "UTF-8" if self._encoding == "utf-8-sig" else self._encoding

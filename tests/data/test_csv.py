@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from fedepm_fast import Logistic
 from fedepm_fast.data import loaders, sources
+from fedepm_fast.data._csv import Text
+from fedepm_fast.data._floats import floats
 
 
 def load(folder, text, **options):
@@ -276,3 +278,35 @@ def test_specifications_have_the_same_options(tmp_path):
     assert "label column 2; client column 1; columns scaled to unit norm" in data.summary()
     with pytest.raises(ValueError, match="header is for a file, not for adult"):
         sources.from_options({"source": "adult", "header": True}, loss=Logistic())
+
+
+@given(
+    st.lists(
+        st.floats().map(repr)
+        | st.from_regex(r"[+-]?[0-9]{0,30}\.?[0-9]{1,30}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+        min_size=1,
+    )
+)
+@settings(deadline=None)
+def test_arrow_reads_the_bits_that_python_reads(cells):
+    pytest.importorskip("pyarrow.compute")
+    expected = np.array(list(map(float, cells)))
+    np.testing.assert_array_equal(floats(cells).view(np.int64), expected.view(np.int64))
+
+
+def test_brackets_and_underscores_are_no_numbers(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("x,y,label\n1,1_0,0\nnan(1),2,1\n")
+    text = Text(file, True, None, [])
+    assert [cells.numbers is None for cells in text.columns] == [True, True, False]
+
+
+def test_quotes_may_begin_anywhere(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text('x,y\n1,a\n\n2,"b\nc"\n3,d\n')
+    text = Text(file, None, None, [])
+    assert list(text.columns[1]) == ["a", "b\nc", "d"]
+    assert text.lines.tolist() == [2, 5, 6]
+    file.write_text('x,y\n1,a\n2,"b\n3,d\n')
+    with pytest.raises(ValueError, match="quotes that open in line 3"):
+        Text(file, None, None, [])
