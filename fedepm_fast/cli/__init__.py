@@ -15,12 +15,15 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from . import _compare, _paper, _privacy, _run, _runs, _sweep, _tune, _warmup
+from . import _compare, _fit, _paper, _predict, _privacy, _run, _runs, _sweep, _tune, _warmup
 from ._common import INTERRUPTED, CommandFailed
 from ._options import Command, command
 
 #: The commands by name; `runs` is a group of its own.
 COMMANDS: dict[str, Command] = {
+    "fit": _fit.fit,
+    "predict": _predict.predict,
+    "evaluate": _predict.evaluate,
     "run": _run.run,
     "compare": _compare.compare,
     "sweep": _sweep.sweep,

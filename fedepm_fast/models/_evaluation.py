@@ -114,7 +114,7 @@ def evaluate(model: Model, table: Any, label: Any = None, client: Any = None) ->
     held = as_table(table)
     if client is None and model.client is not None and model.client in held:
         client = model.client
-    rows = read_rows(held, model.label if label is None else label, client)
+    rows = read_rows(held, model.label if label is None else label, client, whole=True)
     labels = coded(rows.label, model.classes)
     known = ~np.isnan(labels)
     if not known.any():

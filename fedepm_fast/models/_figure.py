@@ -27,7 +27,7 @@ def draw(model: Model, evaluation: Evaluation | None, level: float) -> Figure:
     if evaluation is None and model.comparison is not None:
         evaluation = model.comparison.federated
     features = [(j, f) for j, f in enumerate(model.prepared.features)]
-    told = model.coef[1:] if len(model.coef) > 1 else model.coef
+    told = model.told
     p, several = len(model.feature_names), len(told) > 1
     names, places, scales = [], [], []
     for k in range(len(told)):

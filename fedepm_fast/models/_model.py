@@ -6,22 +6,19 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.extras import require
 from .._common.files import replacing
-from .._common.validation import ArgumentValueError, check_choice, check_real
-from ._inference import KINDS, Inference
+from ._coefficients import Coefficients
+from ._inference import Inference
 from ._measures import LIKELIHOODS, probabilities
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
 
     from ..losses import Objective
     from ..preparation import Prepared
@@ -30,16 +27,13 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: What the intercept is called among the coefficients.
-INTERCEPT = "(intercept)"
-
 
 class ModelWarning(UserWarning):
     """A fit did not converge, or has no finite coefficients."""
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Coefficients):
     """A linear model of a table's columns, as `fit` gives it.
 
     Attributes
@@ -84,151 +78,6 @@ class Model:
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = field(default=None, repr=False)
 
-    # Coefficients -----------------------------------------------------------------------
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the prepared columns, shape (p,); the intercept, if there is one, is last."""
-        return tuple(self.prepared.feature_names)
-
-    @cached_property
-    def coef(self) -> Array:
-        """Coefficients in the units of the table, intercept included: shape (1, p) or (K, p).
-
-        Of more than two classes they are those against the first, whose own are zero.
-        """
-        found = self.w @ np.asarray(self.prepared.units).T
-        return found - found[0] if len(found) > 1 else found
-
-    @property
-    def _told(self) -> Array:
-        """The rows of `coef` that say something, shape (K', p)."""
-        return self.coef if len(self.coef) == 1 else self.coef[1:]
-
-    @property
-    def has_intercept(self) -> bool:
-        return bool(self.feature_names) and self.feature_names[-1] == INTERCEPT
-
-    @property
-    def coefficients(self) -> dict[Any, Any]:
-        """Coefficients by column, in the units of the table, without the intercept.
-
-        Of more than two classes a dict by class, each against the first.
-        """
-        return self._named(self._told, intercept=False)
-
-    @property
-    def intercept(self) -> Any:
-        """The intercept, 0 if there is none; of more than two classes a dict by class."""
-        last = self._told[:, -1] if self.has_intercept else np.zeros(len(self._told))
-        if len(last) == 1:
-            return float(last[0])
-        assert self.classes is not None
-        return dict(zip(self.classes[1:], last.tolist(), strict=True))
-
-    def _named(self, values: Any, *, intercept: bool = True) -> dict[Any, Any]:
-        """Values of shape (K', p, ...) by column, and by class before that if there are several."""
-        names = self.feature_names
-        if self.has_intercept and not intercept:
-            names = names[:-1]
-        rows = [dict(zip(names, row, strict=False)) for row in np.asarray(values).tolist()]
-        if len(rows) == 1:
-            return rows[0]
-        assert self.classes is not None
-        return dict(zip(self.classes[1:], rows, strict=True))
-
-    # Inference --------------------------------------------------------------------------
-
-    def covariance(self, kind: str | None = None) -> Array:
-        """The covariance of the coefficients in the units of the table, shape (K'*p, K'*p).
-
-        Columns in the order of `feature_names`, for each class but the first if there are more
-        than two.
-
-        Parameters
-        ----------
-        kind : {"wald", "robust", "clustered"}, optional
-            From the likelihood; robust to rows that vary more or less than it says; or robust to
-            rows of a client that resemble one another. By default the first that there is.
-
-        Raises
-        ------
-        ValueError
-            If there is none of this kind, and why; without `kind`, if the loss is no likelihood.
-        """
-        return self.inference.covariances[self._kind(kind)]
-
-    def _kind(self, kind: str | None) -> str:
-        known = self.inference
-        if kind is None:
-            if known.default is None:
-                why = known.missing.get("wald", "")
-                raise ArgumentValueError(
-                    "kind", f"must be given where there is no default: {why}; "
-                    f"{' and '.join(known.covariances) or 'no kind'} can be had",
-                )  # fmt: skip
-            return known.default
-        if check_choice("kind", kind, KINDS) not in known.covariances:
-            raise ArgumentValueError("kind", f"{kind!r} cannot be had: {known.missing[kind]}")
-        return kind
-
-    def _errors(self, kind: str | None) -> Array:
-        variances = np.diag(self.covariance(kind)).reshape(self._told.shape)
-        return np.sqrt(np.maximum(variances, 0.0))
-
-    def standard_errors(self, kind: str | None = None) -> dict[Any, Any]:
-        """Standard errors by column, the intercept included; see `covariance`."""
-        return self._named(self._errors(kind))
-
-    def p_values(self, kind: str | None = None) -> dict[Any, Any]:
-        """Two-sided p-values of the coefficients being zero, by column; see `covariance`."""
-        return self._named(self.statistics(kind)["p_value"].reshape(self._told.shape))
-
-    def confidence_intervals(self, level: float = 0.95, kind: str | None = None) -> dict[Any, Any]:
-        """Lower and upper ends by column, as lists of two; see `covariance`.
-
-        Student's distribution for least squares and for clustered errors, with clients minus 1
-        degrees of freedom; else the normal one.
-        """
-        found = self.statistics(kind, level)
-        ends = np.stack([found["low"], found["high"]], axis=1)
-        return self._named(ends.reshape(*self._told.shape, 2))
-
-    def statistics(self, kind: str | None = None, level: float = 0.95) -> dict[str, Array]:
-        """Coefficients and what is said of them, arrays of shape (K'*p,).
-
-        Returns
-        -------
-        dict
-            ``coefficient``, ``standard_error``, ``statistic`` (their ratio), ``p_value``, ``low``
-            and ``high``.
-        """
-        from scipy.stats import t
-
-        level = check_real("level", level, low=0.0, high=1.0, open_low=True, open_high=True)
-        kind = self._kind(kind)
-        value, error = self._told.ravel(), self._errors(kind).ravel()
-        law = t(self.inference.df(kind))
-        ratio = np.divide(value, error, out=np.full(len(value), np.nan), where=error > 0)
-        reach = law.ppf((1 + level) / 2) * error
-        return {
-            "coefficient": value, "standard_error": error, "statistic": ratio,
-            "p_value": 2 * law.sf(np.abs(ratio)), "low": value - reach, "high": value + reach,
-        }  # fmt: skip
-
-    def to_pandas(self, kind: str | None = None, level: float = 0.95) -> DataFrame:
-        """`statistics` as a table, one row per coefficient."""
-        pandas = require("pandas", "tables", "Model.to_pandas")
-        names: list[Any] = list(self.feature_names)
-        if len(self._told) > 1:
-            assert self.classes is not None
-            index = pandas.MultiIndex.from_product(
-                [self.classes[1:], names], names=["class", "column"]
-            )
-        else:
-            index = pandas.Index(names, name="column")
-        return pandas.DataFrame(self.statistics(kind, level), index=index)
-
     # Predictions ------------------------------------------------------------------------
 
     def decision_function(self, table: Any) -> Array:
@@ -244,10 +93,25 @@ class Model:
 
     def predict(self, table: Any) -> NDArray[Any]:
         """The most probable class, or the predicted number, of every row: shape (d,)."""
-        predicted = self.objective.predict(self.decision_function(table))
+        return self._predicted(self.decision_function(table))
+
+    def _predicted(self, margins: Array) -> NDArray[Any]:
+        predicted = self.objective.predict(margins)
         if self.classes is None:
             return predicted
         return np.array(self.classes)[predicted.astype(int)]
+
+    def predictions(self, table: Any) -> dict[str, NDArray[Any]]:
+        """Columns of predictions: ``prediction``, and for each class ``probability_CLASS``.
+
+        Without the latter where the loss gives no probabilities.
+        """
+        margins = self.decision_function(table)
+        found = {"prediction": self._predicted(margins)}
+        if self.classes is not None and self.has_probabilities:
+            each = probabilities(margins).T
+            found |= {f"probability_{c}": p for c, p in zip(self.classes, each, strict=True)}
+        return found
 
     def predict_proba(self, table: Any) -> Array:
         """Probabilities of the classes, shape (d, K), in the order of `classes`.
@@ -322,7 +186,7 @@ class Model:
         return (
             f"<Model {self.objective.name} of {self.label}: {len(self.clients)} "
             f"client{'s' * (len(self.clients) != 1)}, {rows} rows, "
-            f"{self._told.size} coefficients>"
+            f"{self.told.size} coefficients>"
         )
 
     def _repr_html_(self) -> str:

@@ -59,8 +59,12 @@ class Rows:
         )  # fmt: skip
 
 
-def read_rows(table: Any, label: Any, client: Any = None, sample_weight: Any = None) -> Rows:
+def read_rows(
+    table: Any, label: Any, client: Any = None, sample_weight: Any = None, *, whole: bool = False
+) -> Rows:
     """The rows of a table; each of the others is the name of a column, or one entry per row.
+
+    With `whole` their columns stay in the table.
 
     Raises
     ------
@@ -79,7 +83,9 @@ def read_rows(table: Any, label: Any, client: Any = None, sample_weight: Any = N
             "label", f"must be another column than client and sample_weight, got {drop[0]!r}"
         )
     called = labels.name, None if who is None else who.name
-    return Rows(held.without(drop), labels, *_clients(who, len(held)), weights, called)
+    return Rows(
+        held if whole else held.without(drop), labels, *_clients(who, len(held)), weights, called
+    )
 
 
 def _column(table: Table, given: Any, argument: str, drop: list[str]) -> Column:

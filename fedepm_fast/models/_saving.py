@@ -100,3 +100,26 @@ def _whole(lower: list[float], size: int) -> Any:
     rows, columns = np.tril_indices(size)
     found[rows, columns] = found[columns, rows] = lower
     return found
+
+
+def coefficient_records(model: Model, kind: str | None, level: float) -> list[dict[str, Any]]:
+    """A dict for every coefficient: its column and class, and what is said of it."""
+    if kind is None and model.inference.default is None:
+        known = {"coefficient": model.told.ravel()}
+    else:
+        known = model.statistics(kind, level)
+    several = len(model.told) > 1
+    classes = model.classes[1:] if several and model.classes is not None else (None,)
+    names = [
+        {"class": of, "column": name} if several else {"column": name}
+        for of in classes
+        for name in model.feature_names
+    ]
+    return [
+        {**name, **{key: _number(values[j]) for key, values in known.items()}}
+        for j, name in enumerate(names)
+    ]
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

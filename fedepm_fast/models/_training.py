@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ..data import FederatedData
 from ..losses import Objective
 from ..objectives import Problem
-from ..preparation import Preparation, Prepared
+from ..preparation import INTERCEPT, Preparation, Prepared
 from ._diagnosis import notes_of, unbounded
 from ._inference import Fitted, infer
-from ._model import INTERCEPT, Model
+from ._model import Model
 from ._rows import Rows
 from ._solving import Solution, solve
 from ._sums import LabelSums, point_sums, total
@@ -163,7 +163,7 @@ def _model(
         objective, w, factors, penalty, np.asarray(prepared.units),
         settings.class_weight is not None,
     )  # fmt: skip
-    blamed = unbounded(fitted, points, data.features, prepared.feature_names)
+    blamed = unbounded(fitted, points, problem)
     n = len(w)
     by_class = settings.class_weight
     training = {

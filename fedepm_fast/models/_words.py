@@ -117,7 +117,7 @@ def _fit(model: Model) -> str:
 
 def coefficient_rows(model: Model, kind: str | None, level: float) -> list[list[str]]:
     """The table of coefficients, its headings first; the intercept before the others."""
-    p, told = len(model.feature_names), model.coef[1:] if len(model.coef) > 1 else model.coef
+    p, told = len(model.feature_names), model.told
     order = [p - 1, *range(p - 1)] if model.has_intercept else list(range(p))
     kind = model.inference.default if kind is None else kind
     known = None if kind is None else model.statistics(kind, level)
@@ -167,7 +167,7 @@ def remarks(model: Model, kind: str | None) -> list[str]:
         found.append(f"left out, as sums of other columns: {left}")
     if model.prepared.dropped:
         left = ", ".join(f"{name} ({why})" for name, why in model.prepared.dropped)
-        found.append(f"left out: {left}")
+        found.append(f"columns without a coefficient: {left}")
     return [*found, *(f"warning: {note}" for note in model.notes)]
 
 

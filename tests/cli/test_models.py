@@ -1,0 +1,197 @@
+"""``fedepm fit``, ``predict`` and ``evaluate`` do what the functions of the same names do."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pandas
+import pytest
+from commands import fedepm
+from hospitals import columns_for, hospitals
+
+from fedepm_fast import Model, evaluate, fit
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tables of a training and of a later year, and a model of the first."""
+    folder = tmp_path_factory.mktemp("models")
+    frame = pandas.DataFrame(columns_for(hospitals(700, seed=1), "logistic"))
+    frame[:500].to_csv(folder / "table.csv", index=False)
+    frame[500:].to_csv(folder / "new.csv", index=False, sep=";", decimal=",", na_rep="-99")
+    fit(frame[:500], "outcome", "hospital").save(folder / "model.json")
+    return folder
+
+
+@pytest.fixture
+def options(folder):
+    return (folder / "table.csv", "--label", "outcome", "--client", "hospital")
+
+
+NEW = ("--decimal", ",", "--na", "-99")
+
+
+def the_table(folder):
+    return pandas.read_csv(folder / "table.csv")
+
+
+def test_fit_prints_the_model_and_writes_it(capsys, folder, options, tmp_path):
+    out, plot = tmp_path / "model.json", tmp_path / "model.png"
+    code, text, err = fedepm(
+        capsys, "fit", *options, "--holdout", 0.25, "--seed", 3, "--out", out, "--plot", plot
+    )
+    assert (code, err) == (0, "")
+    model = fit(the_table(folder), "outcome", "hospital", holdout=0.25, seed=3)
+    np.testing.assert_allclose(Model.load(out).coef, model.coef, rtol=1e-12)
+    assert text == f"{Model.load(out)}\nwrote model.json, model.png in {tmp_path}\n"
+    assert "What federation brings" in text
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_has_the_statistics_of_every_coefficient(capsys, folder, options):
+    code, out, _ = fedepm(
+        capsys, "fit", *options, "--errors", "clustered", "--level", 0.9, "--json"
+    )
+    record = json.loads(out)
+    model = fit(the_table(folder), "outcome", "hospital")
+    assert code == 0 and record["errors"] == "clustered"
+    told = model.statistics("clustered", 0.9)
+    assert [row["column"] for row in record["coefficients"]] == list(model.feature_names)
+    for name, values in told.items():
+        np.testing.assert_allclose([row[name] for row in record["coefficients"]], values, rtol=1e-9)
+    assert record["classes"] == ["alive", "died"] and record["notes"] == []
+    assert record["inference"]["aic"] == pytest.approx(model.inference.aic)
+
+
+def test_options_are_arguments_of_fit(capsys, folder, options, tmp_path):
+    command = (*options, "--quiet", "--out", tmp_path / "m.json")
+    table = the_table(folder)
+    for given, wanted in (
+        (("--beta", 0.1, "--client-weight", "equal"), {"beta": 0.1, "client_weight": "equal"}),
+        (("--positive", "alive"), {"positive": "alive"}),
+        (("--class-weight", "balanced"), {"class_weight": "balanced"}),
+        (
+            ("--objective", "squared_hinge", "--beta", 0.1),
+            {"objective": "squared_hinge", "beta": 0.1},
+        ),
+        (("--start", folder / "model.json"), {}),
+    ):
+        code, text, _ = fedepm(capsys, "fit", *command, *given)
+        assert code == 0 and text.startswith("<Model")
+        want = fit(table, "outcome", "hospital", **wanted)
+        found = Model.load(tmp_path / "m.json")
+        np.testing.assert_allclose(found.coef, want.coef, rtol=1e-6)
+        assert found.classes == want.classes
+    code, _, _ = fedepm(
+        capsys, "fit", *command, "--drop", "dose", "--drop", "age", "--kind", "sex=category",
+        "--reference", "sex=m",
+    )  # fmt: skip
+    names = Model.load(tmp_path / "m.json").feature_names
+    assert code == 0 and names == ("sex=f", "(intercept)")
+    age = folder / "table.csv", "--label", "age", "--clients", 4, "--out", tmp_path / "m.json"
+    code, _, _ = fedepm(capsys, "fit", *age, "--objective", "huber", "--delta", 5)
+    found = Model.load(tmp_path / "m.json")
+    assert code == 0 and found.objective.delta == 5.0 and len(found.clients) == 4
+
+
+def test_predictions_are_a_row_for_each(capsys, folder, tmp_path):
+    command = ("predict", folder / "model.json", folder / "new.csv", *NEW)
+    code, out, err = fedepm(capsys, *command)
+    assert (code, err) == (0, "")
+    rows = list(csv.DictReader(out.splitlines()))
+    model = Model.load(folder / "model.json")
+    new = pandas.read_csv(folder / "new.csv", sep=";", decimal=",", na_values="-99")
+    assert [row["prediction"] for row in rows] == list(model.predict(new))
+    found = [[float(row[f"probability_{c}"]) for c in model.classes] for row in rows]
+    np.testing.assert_allclose(found, model.predict_proba(new), rtol=1e-12)
+    code, text, _ = fedepm(
+        capsys, *command, "--keep", "hospital", "--keep", "age", "--out", tmp_path / "p.csv"
+    )
+    assert (code, text) == (0, f"wrote 200 predictions of outcome to {tmp_path / 'p.csv'}\n")
+    kept = pandas.read_csv(tmp_path / "p.csv")
+    assert list(kept)[:3] == ["hospital", "age", "prediction"]
+    assert list(kept["hospital"]) == list(new["hospital"])
+    np.testing.assert_allclose(kept["age"], new["age"])
+
+
+def test_evaluate_prints_measures_of_clients(capsys, folder, tmp_path):
+    command = ("evaluate", folder / "model.json", folder / "new.csv", *NEW)
+    plot = tmp_path / "e.svg"
+    code, out, err = fedepm(capsys, *command, "--plot", plot)
+    assert (code, err) == (0, "") and plot.is_file()
+    model = Model.load(folder / "model.json")
+    new = pandas.read_csv(folder / "new.csv", sep=";", decimal=",", na_values="-99")
+    want = evaluate(model, new)
+    assert str(want) in out and out.startswith("new.csv, by the model model.json, <Model logistic")
+    code, out, _ = fedepm(capsys, *command, "--json")
+    found = json.loads(out)
+    for name, value in want.overall.items():
+        assert found["overall"][name] == pytest.approx(value, rel=1e-9)
+    assert list(found["clients"]) == list(want.clients)
+    code, out, _ = fedepm(capsys, *command, "--client", "sex", "--json")
+    assert list(json.loads(out)["clients"]) == ["f", "m"]
+
+
+def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path):
+    rows = (folder / "table.csv").read_text().splitlines()
+    (tmp_path / "new.csv").write_text("\n".join([rows[0], "50,x,1.5,alive,h1", *rows[1:40]]))
+    code, out, err = fedepm(capsys, "predict", folder / "model.json", tmp_path / "new.csv")
+    assert code == 0 and len(out.splitlines()) == 41
+    assert err.startswith("warning: ") and "'x'" in err and err.count("\n") == 1
+    tells = [rows[0] + ",tells", *(f"{row},{int('died' in row)}" for row in rows[1:])]
+    (tmp_path / "tells.csv").write_text("\n".join(tells))
+    code, out, err = fedepm(
+        capsys, "fit", tmp_path / "tells.csv", "--label", "outcome", "--client", "hospital"
+    )
+    assert code == 0 and err.startswith("warning: the rows have no best coefficients: tells can")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--label", "dead"), "--label must be a column of the table, got 'dead'"),
+        (("--client", "clinic"), "--client must be a column of the table, got 'clinic'"),
+        (("--drop", "weight"), "--drop must be a column of the table, got 'weight'"),
+        (("--kind", "age"), "--kind must be COLUMN=VALUE, got 'age'"),
+        (("--errors", "hc3"), "--errors must be one of 'wald', 'robust', 'clustered', got 'hc3'"),
+        (("--level", 95), "--level must be"),
+        (("--clients", 5), "--clients must not be given beside client"),
+        (("--holdout", 2), "--holdout must be"),
+        (("--delta", 2), "--delta is for --objective huber"),
+        (("--objective", "ridge"), "--objective must be one of"),
+        (("--sample-weight", "weight"), "--sample-weight must be a column of the table"),
+        (("--out", "missing/model.json"), "--out must be a file to write to"),
+        (("--plot", "model.gif"), "--plot's suffix must be one of"),
+        (("--start", "nothing.json"), "no model at nothing.json"),
+        (("--encoding", "utf-99"), "--encoding must be one that Python knows"),
+        (("--na", "x", "--format", "parquet"), "--na is for csv files"),
+    ],
+)
+def test_mistakes_are_named_as_options(capsys, options, change, message):
+    code, out, err = fedepm(capsys, "fit", *options, *change)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}"), err
+
+
+def test_a_kind_of_errors_that_cannot_be_had(capsys, folder):
+    code, _, err = fedepm(
+        capsys, "fit", folder / "table.csv", "--label", "outcome", "--errors", "clustered"
+    )
+    assert (
+        code == 2 and err == "error: --errors 'clustered' cannot be had: there is one client only\n"
+    )
+
+
+def test_files_that_are_not_what_they_should_be(capsys, folder, tmp_path):
+    for command in ("predict", "evaluate"):
+        code, _, err = fedepm(capsys, command, tmp_path / "m.json", folder / "new.csv")
+        assert code == 2 and err.startswith("error: no model at")
+        code, _, err = fedepm(capsys, command, folder / "new.csv", folder / "new.csv")
+        assert code == 2 and "is not a complete model file" in err
+        code, _, err = fedepm(capsys, command, folder / "model.json", tmp_path / "new.csv")
+        assert code == 2 and err.startswith("error: no data file at")
+    (tmp_path / "few.csv").write_text("age,sex\n50,f\n")
+    code, _, err = fedepm(capsys, "predict", folder / "model.json", tmp_path / "few.csv")
+    assert code == 2 and "'dose'" in err
