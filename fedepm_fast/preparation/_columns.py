@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError
 from ..data._csv import MISSING, Cells, number
-from ._levels import TRUTH, Levels, is_missing, level_text, named
+from ._levels import TRUTH, Levels, category_text, is_missing, level_text, named
 
 #: What cells of a column are. "missing" is a column without a single value.
 KINDS = ("numeric", "boolean", "category")
@@ -240,7 +240,7 @@ class WordColumn(Column):
             row = int(np.argmax(codes == wrong))
             raise ArgumentValueError(
                 f"column {self.name!r}",
-                f"must be numbers, got {cells[wrong]!r} in {self.place(row)}",
+                f"must be numbers, or true or false, got {cells[wrong]!r} in {self.place(row)}",
             )
         return np.array(values, dtype=np.float64)[codes]
 
@@ -259,7 +259,7 @@ class CodedColumn(Column):
         self, name: str, codes: NDArray[Any], categories: Sequence[Any], ordered: bool
     ) -> None:
         super().__init__(name)
-        texts = [level_text(category) for category in categories]
+        texts = [category_text(category) for category in categories]
         self.levels = named(codes.astype(np.int32), texts)
         self.ordered = ordered
 

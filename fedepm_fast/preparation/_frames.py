@@ -11,6 +11,8 @@ from .._common.validation import ArgumentTypeError
 from ._columns import CodedColumn, Column, NumberColumn, WordColumn
 from ._table import refused, unique
 
+_LIBRARIES = ("pandas", "polars", "pyarrow")
+
 
 def columns_of_frame(frame: Any) -> dict[str, Column]:
     """The columns of a frame, by their names.
@@ -39,6 +41,18 @@ def columns_of_frame(frame: Any) -> dict[str, Column]:
     }
 
 
+def column_of_series(name: str, cells: Any) -> Column | None:
+    """A series as the frames' columns are; None where it is none, or narwhals is not there."""
+    if type(cells).__module__.partition(".")[0] not in _LIBRARIES:
+        return None
+    try:
+        import narwhals
+
+        return _column(narwhals, name, narwhals.from_native(cells, series_only=True))
+    except (ImportError, TypeError):  # an array of theirs
+        return None
+
+
 def _column(narwhals: Any, name: str, series: Any) -> Column:
     dtype = series.dtype
     if isinstance(dtype, (narwhals.Categorical, narwhals.Enum)):
@@ -53,7 +67,11 @@ def _column(narwhals: Any, name: str, series: Any) -> Column:
         return WordColumn(name, series.to_list())
     if series.null_count() == len(series):  # a column of nothing has no type
         return NumberColumn(name, np.full(len(series), np.nan))
-    return refused(name, len(series), str(dtype))
+    kept = np.asarray(series.to_native()) if isinstance(dtype, narwhals.Unknown) else None
+    if kept is not None and kept.dtype.kind in "buif":  # sparse, or of an extension
+        return NumberColumn(name, kept)
+    told = getattr(series.to_native(), "dtype", dtype) if kept is not None else dtype
+    return refused(name, len(series), str(told))
 
 
 def _numbers(narwhals: Any, series: Any) -> Any:

@@ -55,6 +55,12 @@ def level_text(cell: Any) -> str | None:
     return repr(float(cell))
 
 
+def category_text(category: Any) -> str | None:
+    """What a category of a frame is called, which may be an interval or a date as well."""
+    known = isinstance(category, (str, Real, Decimal, np.bool_)) or category is None
+    return level_text(category if known else str(category))
+
+
 def is_missing(cell: Any) -> bool:
     """Whether a cell that is no text is missing.
 

@@ -14,8 +14,9 @@ from .._common.validation import (
     column_names,
     refuse_masked,
 )
+from ._columns import Column
 from ._files import read_table
-from ._frames import columns_of_frame
+from ._frames import column_of_series, columns_of_frame
 from ._table import Table, column_of, columns_of_array, unique
 
 
@@ -60,9 +61,15 @@ def as_table(table: Any, names: Sequence[str] | None = None) -> Table:
     if isinstance(table, Mapping):
         told = unique(table)
         columns = zip(told, table.values(), strict=True)
-        return Table({name: column_of(name, cells) for name, cells in columns})
+        return Table({name: _column(name, cells) for name, cells in columns})
     raise ArgumentTypeError(
         "table",
         "must be a data frame, a dict of columns, a NumPy array or the path of a file, got "
         f"{type(table).__name__}",
     )
+
+
+def _column(name: str, cells: Any) -> Column:
+    """A column of a dict: a series of a frame's library, an array or a list."""
+    found = column_of_series(name, cells)
+    return column_of(name, cells) if found is None else found

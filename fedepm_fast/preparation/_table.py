@@ -22,7 +22,7 @@ from ._columns import CodedColumn, Column, NumberColumn, RefusedColumn, WordColu
 #: The name of the column of ones.
 INTERCEPT = "(intercept)"
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_HINT = "leave it out by drop=, or give days since a date, as numbers"
+_OF_TIME = re.compile("date|time|duration|period", re.IGNORECASE)
 
 
 class Table:
@@ -246,4 +246,7 @@ def column_of(name: str, cells: Any) -> Column:
 
 def refused(name: str, length: int, dtype: str) -> RefusedColumn:
     """A column of dates or of another type that is not taken."""
-    return RefusedColumn(name, length, f"must be numbers, text or booleans, got {dtype}: {_HINT}")
+    hint = "leave it out by drop="
+    if _OF_TIME.search(dtype):
+        hint += ", or give days since a date, as numbers"
+    return RefusedColumn(name, length, f"must be numbers, text or booleans, got {dtype}: {hint}")

@@ -184,7 +184,9 @@ def test_dates_and_other_objects_are_refused_where_they_are_used():
 def test_cells_that_are_no_numbers_are_named():
     with pytest.raises(ValueError, match=r"column 'x' must be finite, got inf in row 1"):
         Preparation().summarize({"x": [1.0, np.inf]}, guard=False)
-    with pytest.raises(ValueError, match=r"column 'x' must be numbers, got 'low' in row 1"):
+    with pytest.raises(
+        ValueError, match=r"column 'x' must be numbers, or true or false, got 'low'"
+    ):
         Preparation(kinds={"x": "numeric"}).summarize({"x": ["1.5", "low"]}, guard=False)
     with pytest.raises(ValueError, match=r"column 'x' must be true or false, or 1 or 0, got 2"):
         Preparation(kinds={"x": "boolean"}).summarize({"x": [0, 1, 2]}, guard=False)
@@ -273,3 +275,40 @@ def test_a_table_says_what_it_is():
     assert table.without(["a"]).names == ("b",)
     with pytest.raises(ValueError, match=r"drop must be a column of the table, got 'c'"):
         table.without(["c"])
+
+
+def test_columns_of_rare_types():
+    pandas = frame_library("pandas")
+    frame = pandas.DataFrame(
+        {
+            "band": pandas.cut([1, 2, 3], [0, 2, 4]),
+            "sparse": pandas.arrays.SparseArray([0, 0, 1.5]),
+        }
+    )
+    table = as_table(frame)
+    assert levels(table.column("band")) == ["(0, 2]", "(0, 2]", "(2, 4]"]
+    assert table.column("sparse").numbers.tolist() == [0, 0, 1.5]
+    other = pandas.DataFrame({"z": [1j, 2j], "year": pandas.period_range("2020", "2021", freq="Y")})
+    with pytest.raises(
+        TypeError, match=r"column 'z' must .* got complex128: leave it out by drop="
+    ):
+        as_table(other).column("z").kind  # noqa: B018
+    with pytest.raises(TypeError, match=r"got period\[.*, or give days since a date"):
+        as_table(other).column("year").kind  # noqa: B018
+
+
+def test_a_series_keeps_its_order_and_its_missing_cells():
+    pandas = frame_library("pandas")
+    polars = frame_library("polars")
+    grade = pandas.Categorical(["b", "a", None], ["b", "a"], ordered=True)
+    table = as_table(
+        {
+            "n": pandas.Series([1, None, 2], dtype="Int64"),
+            "g": pandas.Series(grade),
+            "e": polars.Series(["b", "a", None], dtype=polars.Enum(["b", "a"])),
+        }
+    )
+    np.testing.assert_array_equal(table.column("n").numbers, [1, np.nan, 2])
+    for name in ("g", "e"):
+        assert table.column(name).ordered
+        assert table.column(name).levels.names == ("b", "a")
