@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from . import _common as common
 from . import _options as options
 from . import _tables as tables
+from ._run import RoundsTable
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -102,8 +104,9 @@ def fit(
     ] = 1.0,
     max_rounds: Annotated[int, typer.Option(help="Communication rounds at most.")] = 500,
     tol: Annotated[
-        float, typer.Option(help="Norm of the mean gradient at which the fit ends.")
-    ] = 1e-9,
+        float,
+        typer.Option(help="Ends where a round lowers the objective by less than this share."),
+    ] = 1e-14,
     seed: Annotated[
         int, typer.Option(help="Of rows that are held out or dealt, and of selections.")
     ] = 0,
@@ -148,12 +151,14 @@ def fit(
     for name in drop or ():
         rows.column(name, "drop")
     common.announce_compilation()
-    with tables.warnings_told():
+    rounds = RoundsTable("curvature", keep=False) if common.live(quiet or json) else None
+    with tables.warnings_told(), rounds or nullcontext():
         model = fitted(
             rows, label, client, clients=clients, task=task, positive=positive, objective=loss,
             client_weight=client_weight, beta=beta, sample_weight=sample_weight,
             class_weight=class_weight, participation=participation, preparation=prepared,
             holdout=holdout, seed=seed, max_rounds=max_rounds, tol=tol, start=begun,
+            callback=rounds,
         )  # fmt: skip
     text = summary_of(model, errors, level)
     paths: list[Path] = []

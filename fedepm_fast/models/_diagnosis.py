@@ -101,9 +101,9 @@ def notes_of(solution: Solution, blamed: Sequence[str], objective: Any) -> list[
             "nothing; leave such columns out, join rare levels, or give a penalty (beta)"
         )
     elif not solution.converged:
-        rounds = "" if solution.rounds is None else f" in {solution.rounds} rounds"
+        rounds = f"{solution.rounds} round{'s' * (solution.rounds != 1)}"
         found.append(
-            f"the fit did not converge{rounds}: the gradient's norm is "
+            f"the fit did not converge in {rounds}: the gradient's norm is "
             f"{solution.gradient_norm:.2g}, so the coefficients are not those of the optimum; "
             "allow more rounds (max_rounds)"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -46,13 +46,15 @@ def fit(
     holdout: float = 0.0,
     seed: int = 0,
     max_rounds: int = 500,
-    tol: float = 1e-9,
+    tol: float = 1e-14,
     start: Model | None = None,
+    callback: Callable[[Any], Any] | None = None,
 ) -> Model:
     """Fit a linear model to the rows of a table, which clients hold.
 
     By default the maximum of the pooled rows' likelihood, as a statistician would have it: an
-    intercept, no penalty, every row counts alike. Columns are brought to mean 0 and standard
+    intercept, no penalty, every row counts alike. It is found by FedEPM with eta the curvature, see
+    `CurvatureFedEPM`. Columns are brought to mean 0 and standard
     deviation 1 within, and the coefficients are in the units of the table. One process simulates
     all clients; what leaves a client are sums over its rows, without noise.
 
@@ -96,10 +98,14 @@ def fit(
     seed : int
         Of rows that are held out or dealt, and of the selections.
     max_rounds : int
+        Communication rounds at most.
     tol : float
-        Largest norm of the mean gradient, in prepared columns, at the end.
+        The fit has converged once a further round is expected to lower the objective by less
+        than this share of what it was at the start.
     start : Model, optional
         Where to start: its coefficients of columns of the same name.
+    callback : callable, optional
+        Called with a `RoundInfo` after each round, as that of `fedepm_fast.run`.
 
     Returns
     -------
@@ -147,7 +153,7 @@ def fit(
     chosen = known & ~held
     if not chosen.any():
         raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
-    trained = train(rows.take(chosen), labels[chosen], settings, start)
+    trained = train(rows.take(chosen), labels[chosen], settings, start, callback)
     model = replace(
         trained.model,
         clients=_counted(trained.model, rows, known, held),

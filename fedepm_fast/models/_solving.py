@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..algorithms import CurvatureFedEPM
+from ..participation import clients_per_round
+from ..result import DivergenceWarning
+from ..runner import run
 
 if TYPE_CHECKING:
     from ..objectives import Problem
@@ -24,18 +31,17 @@ class Solution:
     gradient_norm : float
         Of f/m at `w`.
     converged : bool
-        Whether that is at most the tolerance.
-    rounds : int or None
+    rounds : int
         Communication rounds.
-    sent : int or None
+    sent : int
         Numbers that a client sent in them, on average.
     """
 
     w: Array
     gradient_norm: float
     converged: bool
-    rounds: int | None = None
-    sent: int | None = None
+    rounds: int
+    sent: int
 
 
 def solve(
@@ -45,9 +51,10 @@ def solve(
     participation: float = 1.0,
     seed: int = 0,
     max_rounds: int = 500,
-    tol: float = 1e-9,
+    tol: float = 1e-14,
+    callback: Callable[[Any], Any] | None = None,
 ) -> Solution:
-    """Minimise f.
+    """Minimise f by FedEPM with eta the curvature.
 
     Parameters
     ----------
@@ -59,8 +66,20 @@ def solve(
         Of the selections.
     max_rounds : int
     tol : float
-        Largest norm of the gradient of f/m at the end.
+        Share of f at the start below which what a further round is expected to gain ends it.
+    callback : callable, optional
+        Of `fedepm_fast.run`.
     """
-    found = problem.optimum(start, method="newton")
-    norm = found.gradient_norm / problem.n_clients
-    return Solution(found.x, norm, norm <= tol)
+    algorithm = CurvatureFedEPM(participation=participation, tol=tol)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)  # the solution says whether it converged
+        result = run(
+            algorithm, problem.data, objective=problem.objective,
+            client_weight=problem.client_weight, engine="reference", max_rounds=max_rounds,
+            seed=seed, start=start, callback=callback,
+        )  # fmt: skip
+    norm = float(np.linalg.norm(problem.total_gradient(result.x))) / problem.n_clients
+    n, m = problem.n_parameters, problem.n_clients
+    taken_part = round(clients_per_round(participation, m) * max(result.rounds - 1, 0) / m)
+    sent = algorithm.resolve(problem).numbers_sent(n, taken_part)
+    return Solution(result.x, norm, "converged" in result.reasons, result.rounds, sent)

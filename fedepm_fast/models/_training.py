@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -47,7 +48,13 @@ class Trained:
     problem: Problem
 
 
-def train(rows: Rows, labels: Array, settings: Settings, start: Model | None = None) -> Trained:
+def train(
+    rows: Rows,
+    labels: Array,
+    settings: Settings,
+    start: Model | None = None,
+    callback: Callable[[Any], Any] | None = None,
+) -> Trained:
     """Fit rows, whose labels are coded; each client's stand where they stand in the table.
 
     Raises
@@ -81,6 +88,7 @@ def train(rows: Rows, labels: Array, settings: Settings, start: Model | None = N
     solution = solve(
         problem, start=_start(start, prepared, objective), participation=settings.participation,
         seed=settings.seed, max_rounds=settings.max_rounds, tol=settings.tol,
+        callback=callback,
     )  # fmt: skip
     return Trained(
         _model(rows, slices, names, prepared, problem, solution, settings, said), problem

@@ -75,11 +75,10 @@ def facts(model: Model) -> list[tuple[str, str]]:
         spread = f"{math.sqrt(known.dispersion):.5g} on {known.df_residual:g} degrees of freedom"
         found.append(("residual sd", spread))
     sent = how["sent"]
-    rounds = "" if sent["rounds"] is None else f", {sent['rounds']:,} in the rounds"
     found.append((
         "sent by a client",
-        f"{sent['preparation']:,} numbers for the columns{rounds}, {sent['inference']:,} for the "
-        "standard errors; no row, no noise",
+        f"{sent['preparation']:,} numbers for the columns, {sent['rounds']:,} in the rounds, "
+        f"{sent['inference']:,} for standard errors; no row, no noise",
     ))  # fmt: skip
     return found
 
@@ -110,9 +109,13 @@ def _objective(model: Model) -> str:
 
 def _fit(model: Model) -> str:
     how = model.training
-    rounds = "" if how["rounds"] is None else f" in {how['rounds']} rounds"
     done = "converged" if how["converged"] else "not converged"
-    return f"{done}{rounds}, gradient {how['gradient_norm']:.1e}"
+    if how["unbounded"]:
+        done = "no finite optimum, ended"
+    rounds = f"{how['rounds']} round{'s' * (how['rounds'] != 1)}"
+    part = how["participation"]
+    some = f" of {100 * part:g} % of the clients" if part < 1 else ""
+    return f"{done} in {rounds}{some}, gradient {how['gradient_norm']:.1e}"
 
 
 def coefficient_rows(model: Model, kind: str | None, level: float) -> list[list[str]]:

@@ -195,3 +195,14 @@ def test_files_that_are_not_what_they_should_be(capsys, folder, tmp_path):
     (tmp_path / "few.csv").write_text("age,sex\n50,f\n")
     code, _, err = fedepm(capsys, "predict", folder / "model.json", tmp_path / "few.csv")
     assert code == 2 and "'dose'" in err
+
+
+def test_a_fit_that_does_not_converge_fails_and_writes_where_it_ended(capsys, options, tmp_path):
+    out = tmp_path / "m.json"
+    code, text, err = fedepm(capsys, "fit", *options, "--max-rounds", 1, "--out", out)
+    assert code == 1 and "not converged in 1 round," in text
+    assert err.startswith("error: the fit did not converge in 1 round: the gradient's norm is")
+    assert "--max-rounds" in err
+    assert not Model.load(out).training["converged"]
+    code, text, err = fedepm(capsys, "fit", *options, "--start", out, "--participation", 0.5)
+    assert (code, err) == (0, "") and "of 50 % of the clients" in text

@@ -215,6 +215,24 @@ def test_a_warm_start_ends_where_a_cold_one_does(table):
     )
 
 
+def test_too_few_rounds_are_told(table):
+    with pytest.warns(ModelWarning, match="did not converge in 2 rounds: the gradient's norm"):
+        model = fit(table, "outcome", "hospital", max_rounds=2)
+    assert model.training["rounds"] == 2 and not model.training["converged"]
+    assert fit(table, "outcome", "hospital", start=model).training["converged"]
+
+
+@pytest.mark.parametrize("participation", [0.2, 0.5])
+def test_clients_that_sit_out_change_no_coefficient(table, participation):
+    whole = fit(table, "outcome", "hospital")
+    part = fit(table, "outcome", "hospital", participation=participation, seed=7)
+    np.testing.assert_allclose(part.coef, whole.coef, rtol=1e-6)
+    assert part.training["rounds"] > whole.training["rounds"]
+    seen = []
+    fit(table, "outcome", "hospital", callback=lambda info: seen.append(info.tau))
+    assert seen == list(range(whole.training["rounds"] + 1))
+
+
 def test_without_an_intercept(rng):
     X = rng.normal(size=(50, 2)) + 1
     y = X @ [1.0, -2.0] + 0.1 * rng.normal(size=50)
