@@ -151,9 +151,6 @@ class _Learner:
     def _share(self, feature: Feature, n: int) -> None:
         """A feature that is 1 in n rows, and else 0."""
         share = n / self.rows
-        if share == 1 and self.choices.intercept:
-            self.dropped.append((feature.name, "constant, 1 in every row"))
-            return
         self._feature(feature, share, share * (1 - share))
 
     def _feature(self, feature: Feature, mean: float, variance: float) -> None:

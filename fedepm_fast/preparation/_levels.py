@@ -94,7 +94,14 @@ def named(codes: NDArray[np.int32], texts: Sequence[str | None]) -> Levels:
 
 
 def check_words(name: str, levels: Collection[str]) -> None:
-    """Refuse numbers with a few words among them as a category, unless someone says that it is."""
+    """Refuse dates, and numbers with a few words among them, as a category nobody declared."""
+    if levels and all(map(_DATE.fullmatch, levels)):
+        raise ArgumentValueError(
+            f"column {name!r}",
+            f"must be numbers or levels, got dates such as {next(iter(levels))!r}: leave it out by "
+            "drop=, give days since a date, as numbers, or say that they are levels, by "
+            f"kinds={{{name!r}: 'category'}}",
+        )
     words = [level for level in levels if is_word(level) and level not in TRUTH]
     numbers = len(levels) - len(words)
     if not words or numbers <= _CODES or 10 * len(words) > numbers:
@@ -113,9 +120,7 @@ def check_count(name: str, levels: Collection[str], most: int) -> None:
     if len(levels) <= most:
         return
     hint = "leave it out by drop=, or allow more by max_levels="
-    if all(map(_DATE.fullmatch, levels)):
-        hint = "its cells are dates: leave it out by drop=, or give days since a date, as numbers"
-    elif not any(is_word(level.replace(",", ".")) for level in levels):
+    if not any(is_word(level.replace(",", ".")) for level in levels):
         hint = f"if its cells are numbers, say so by kinds={{{name!r}: 'numeric'}}"
         if any("," in level for level in levels):
             hint = "if its cells have decimal commas, read it with decimal=',' (--decimal ,)"

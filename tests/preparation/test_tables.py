@@ -312,3 +312,67 @@ def test_a_series_keeps_its_order_and_its_missing_cells():
     for name in ("g", "e"):
         assert table.column(name).ordered
         assert table.column(name).levels.names == ("b", "a")
+
+
+def test_names_of_arrays():
+    rows = np.zeros((2, 2))
+    with pytest.raises(ValueError, match=r"names must be one for each of 2 columns, got 1"):
+        as_table(rows, names=["a"])
+    with pytest.raises(TypeError, match=r"names must be a sequence of names, got 'ab'"):
+        as_table(rows, names="ab")
+    with pytest.raises(ValueError, match=r"names are for arrays, got them for dict"):
+        as_table({"x": [1]}, names=["a"])
+    with pytest.raises(ValueError, match="names are those of the structured array"):
+        as_table(np.zeros(2, dtype=[("a", float)]), names=["b"])
+
+
+def test_a_client_that_has_no_name_is_refused(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("x,who\n1,a\n2,\n")
+    with pytest.raises(ValueError, match=r"client 'who' must not be missing, .* in line 3"):
+        read_table(file).split("who")
+
+
+def test_rows_of_rows():
+    table = as_table({"x": np.arange(6.0), "g": list("abcabc")}).take([5, 3, 1]).take([0, 2])
+    assert table.column("x").numbers.tolist() == [5, 1]
+    assert levels(table.column("g")) == ["c", "b"]
+    assert table.take([False, True]).column("x").numbers.tolist() == [1]
+
+
+def test_integers_too_long_for_an_array_and_numbers_as_levels():
+    table = as_table({"x": [10**30, 1], "y": [0.5, 2.0]})
+    assert table.column("x").numbers.tolist() == [1e30, 1.0]
+    assert table.column("y").levels.names == ("0.5", "2")
+
+
+def test_columns_without_a_value():
+    polars = frame_library("polars")
+    frame = polars.DataFrame(
+        {"n": [None, None], "f": polars.Series([1, None], dtype=polars.Float32), "b": [True, False]}
+    )
+    table = as_table(frame)
+    assert [table.column(n).kind for n in table.names] == ["missing", "numeric", "boolean"]
+    assert table.column("f").numbers.dtype == np.float64
+
+
+def test_files_that_are_no_tables(tmp_path):
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(ValueError, match=r"empty\.csv is empty"):
+        read_table(tmp_path / "empty.csv")
+    (tmp_path / "t.svm").write_text("1 1:2\n")
+    with pytest.raises(ValueError, match=r"must be a table with columns .*, got svmlight"):
+        read_table(tmp_path / "t.svm")
+    (tmp_path / "t.npy.gz").write_bytes(b"1")
+    with pytest.raises(ValueError, match="must not be compressed, npy files are so themselves"):
+        read_table(tmp_path / "t.npy.gz")
+    (tmp_path / "t.csv").write_text("x,y\n1\n")
+    with pytest.raises(ValueError, match="line 2 has 1 fields where line 1 has 2"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_column_of_a_file_without_a_value(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("x,y,z\n,1,unknown\nNA,2,unknown\n")
+    assert read_table(file).column("x").kind == "missing"
+    assert read_table(file, na=["unknown"]).column("z").kind == "missing"
