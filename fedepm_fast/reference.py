@@ -23,7 +23,6 @@ from .algorithms._operators import (
     penalty_parameter,
     soft_threshold,
 )
-from .algorithms._quadratics import packed
 from .algorithms._views import AtClients, AtServer
 from .kernels import _loop as loop
 from .kernels._engine_state import History, clear
@@ -284,10 +283,11 @@ class ModelStages(Reference):
             models = self.algorithm.models(self.problem, self._start, self._ens)
             self._server.begin(models, values, gradients)
             return True
-        hessians = {}
+        hessians: dict[int, Array] = {}
         if self.algorithm.sends_hessians and np.isfinite(values).all():
             due = S[self._times[S] % self._every == 0]
-            hessians = {i: packed(self.problem.hessian(i, self._server.x)) for i in due}
+            sent = self.problem.packed_hessians(due, self._server.x)
+            hessians = dict(zip(due.tolist(), sent, strict=True))
         self._times[S] += 1
         self._server.receive(S, values, gradients, hessians)
         return True

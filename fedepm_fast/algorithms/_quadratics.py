@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..objectives._curvature import triangle, unpacked
 from ._coordinates import Coordinates
 from ._operators import ens, soft_threshold
 
@@ -25,6 +26,8 @@ Clients = NDArray[np.intp]
 #: With the diagonal brought to 1, directions whose curvature is this part of the largest one or
 #: less are left alone: nothing there is known but rounding.
 _FLAT = 1e-14
+#: Numbers of packed matrices that are gone through at a time.
+_BLOCK = 1 << 20
 #: Conjugate gradients end where the residual is this part of the first one.
 _CG_TOLERANCE, _CG_ITERATIONS = 1e-12, 500
 
@@ -113,17 +116,21 @@ class Hessians:
 
     def __init__(self, bounds: Array, n: int, *, bounded: bool) -> None:
         self.bounded, self.n = bounded, n
-        self._rows, self._columns = np.triu_indices(n)
-        self._twice = np.where(self._rows == self._columns, 1.0, 2.0)
+        self._rows, self._columns = triangle(n)
+        self._diagonal = self._rows == self._columns
+        self._twice = np.where(self._diagonal, 1.0, 2.0)
+        #: Clients whose matrices are gone through at a time.
+        self._block = max(1, _BLOCK // len(self._rows))
         self.B = np.ascontiguousarray(bounds, np.float64)
         self.M = self.B.copy()
 
     def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
         in_m = in_b = 0.0
-        for i, step in zip(S, steps, strict=True):
-            products = step[self._rows] * step[self._columns] * self._twice
-            in_m += float(products @ self.M[i])
-            in_b += float(products @ self._bound[i])
+        for first in range(0, len(S), self._block):
+            some, d = S[first : first + self._block], steps[first : first + self._block]
+            products = d[:, self._rows] * d[:, self._columns] * self._twice
+            in_m += float(np.einsum("sk,sk->", products, self.M[some]))
+            in_b += float(np.einsum("sk,sk->", products, self._bound[some]))
         return in_m / 2, in_b / 2
 
     @property
@@ -134,11 +141,22 @@ class Hessians:
     def minimiser(self, X: Array, G: Array, kappa: float) -> Array:
         # With x = c + s the sum of (M_i + kappa*B_i)(x_i - c) has no large terms that cancel.
         centre = X.mean(axis=0)
-        right = -G.sum(axis=0)
-        for i, step in enumerate(X - centre):
-            if step.any():
-                right += self._full(self.M[i] + kappa * self._bound[i]) @ step
-        return centre + solve_symmetric(self._full(self._sum(kappa)), right)
+        right = -G.sum(axis=0) + self._pulled(X - centre, kappa)
+        return centre + solve_symmetric(unpacked(self._sum(kappa), self.n), right)
+
+    def _pulled(self, steps: Array, kappa: float) -> Array:
+        """The sum of all (M_i + kappa*B_i) d_i, shape (n,)."""
+        upper, lower = np.zeros((2, len(self._rows)))
+        for first in range(0, len(steps), self._block):
+            some = slice(first, first + self._block)
+            if steps[some].any():
+                matrices = self.M[some] + kappa * self._bound[some]
+                upper += np.einsum("sk,sk->k", matrices, steps[some][:, self._columns])
+                lower += np.einsum("sk,sk->k", matrices, steps[some][:, self._rows])
+        lower[self._diagonal] = 0.0
+        return np.asarray(
+            np.bincount(self._rows, upper, self.n) + np.bincount(self._columns, lower, self.n)
+        )
 
     def length(self, step: Array, kappa: float) -> float:
         products = step[self._rows] * step[self._columns] * self._twice
@@ -156,9 +174,6 @@ class Hessians:
 
     def _sum(self, kappa: float) -> Array:
         return np.asarray(self.M.sum(axis=0) + kappa * self._bound.sum(axis=0))
-
-    def _full(self, packed: Array) -> Array:
-        return unpacked(packed, self.n)
 
 
 class Secants:
@@ -261,18 +276,6 @@ def _blocks(core: list[Array], along: Array) -> Array:
         found[first:last] = block @ along[first:last]
         first = last
     return found
-
-
-def packed(matrix: Array) -> Array:
-    """The upper triangle of a symmetric matrix, row by row."""
-    return np.asarray(matrix[np.triu_indices(len(matrix))])
-
-
-def unpacked(triangle: Array, n: int) -> Array:
-    """The symmetric matrix with that upper triangle."""
-    full = np.zeros((n, n))
-    full[np.triu_indices(n)] = triangle
-    return full + np.triu(full, 1).T
 
 
 def solve_symmetric(matrix: Array, right: Array) -> Array:

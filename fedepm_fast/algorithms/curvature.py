@@ -12,10 +12,11 @@ import numpy as np
 from .._common.parameters import choice, integer, param, real
 from .._common.validation import check_choice
 from ..objectives import Problem
+from ..objectives._curvature import packed_bounds
 from ..participation import clients_per_round
 from ._base import Algorithm
 from ._coordinates import coordinates_of
-from ._quadratics import Common, Hessians, Quadratics, Secants, packed
+from ._quadratics import Common, Hessians, Quadratics, Secants
 from ._surrogates import Surrogates
 from ._views import Array, Sized
 
@@ -146,8 +147,8 @@ class CurvatureFedEPM(Algorithm):
             return Common(m, coordinates_of(problem, kind), self.lam, **options)
         if self.coordinates == "secant":
             return Secants(problem.column_bounds(start), self.memory, bounded=bounded)
-        of_client = problem.bound_hessian if bounded else lambda i: problem.hessian(i, start)
-        bounds = np.array([packed(of_client(i)) for i in range(m)])
+        everyone = np.arange(m)
+        bounds = packed_bounds(problem) if bounded else problem.packed_hessians(everyone, start)
         return Hessians(bounds, problem.n_parameters, bounded=bounded)
 
     @property

@@ -7,6 +7,7 @@ blocks.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,77 @@ def _weighted_products(features: Any, weights: Sequence[Array]) -> Iterator[Arra
         for total, w in zip(sums, weights, strict=True):
             total += rows.T @ (rows * w[first : first + step, None])
     yield from sums
+
+
+def packed_hessians(problem: Problem, clients: Any, x: Array) -> Array:
+    """As `Problem.packed_hessians` says."""
+    data, objective = problem.data, problem.objective
+    found = np.empty((len(clients), len(triangle(problem.n_parameters)[0])))
+    if objective.n_outputs > 1 or data.is_sparse:
+        for row, i in enumerate(clients):
+            found[row] = packed(problem.hessian(i, x))
+        return found
+    rows = [data.rows_of(i) for i in clients]
+    margins = [problem.margins(data.features[own], x) for own in rows]
+    bend = objective.second_derivative(
+        np.concatenate(margins), np.concatenate([data.labels[own] for own in rows])
+    )
+    return _packed_grams(problem, clients, bend, found)
+
+
+def packed_bounds(problem: Problem) -> Array:
+    """`Problem.bound_hessian` of every client, packed, shape (m, n*(n+1)/2)."""
+    m = problem.n_clients
+    found = np.empty((m, len(triangle(problem.n_parameters)[0])))
+    curvature = bound_of(problem, "bound of its Hessian")
+    if problem.objective.n_outputs > 1 or problem.data.is_sparse:
+        for i in range(m):
+            found[i] = packed(problem.bound_hessian(i))
+        return found
+    with np.errstate(over="ignore", invalid="ignore"):
+        bend = np.full(problem.n_samples, curvature)
+        return _finite(_packed_grams(problem, range(m), bend, found))
+
+
+def _packed_grams(problem: Problem, clients: Any, bend: Array, found: Array) -> Array:
+    """``A_i'WA_i`` with weights `bend` of the clients' rows, and their regulariser's part."""
+    last, n, data = 0, problem.n_parameters, problem.data
+    rows, columns = triangle(n)
+    diagonal, penalty = rows == columns, np.broadcast_to(problem.reg_weights, n)
+    for row, i in enumerate(clients):
+        own = data.rows_of(i)
+        first, last = last, last + (own.stop - own.start)
+        a, weights = data.features[own], bend[first:last] * problem.row_weights[own]
+        if (weights >= 0).all():  # one array less, and exactly symmetric
+            root = a * np.sqrt(weights)[:, None]
+            gram = root.T @ root
+        else:
+            gram = a.T @ (a * weights[:, None])
+        found[row] = gram[rows, columns]
+        found[row, diagonal] += problem.reg[i] * penalty
+    return found
+
+
+@functools.cache
+def triangle(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the upper triangle of an (n, n) matrix, row by row."""
+    rows, columns = np.triu_indices(n)
+    rows.setflags(write=False)
+    columns.setflags(write=False)
+    return rows, columns
+
+
+def packed(matrix: Array) -> Array:
+    """The upper triangle of a symmetric matrix, row by row."""
+    return np.asarray(matrix[triangle(len(matrix))])
+
+
+def unpacked(upper: Array, n: int) -> Array:
+    """The symmetric matrix with that upper triangle."""
+    full = np.empty((n, n))
+    rows, columns = triangle(n)
+    full[rows, columns] = full[columns, rows] = upper
+    return full
 
 
 def hessian_operator(problem: Problem, x: Array) -> LinearOperator:

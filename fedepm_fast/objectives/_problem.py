@@ -142,6 +142,10 @@ class Problem:
         weights = self.row_weights[self.data.rows_of(i)]
         return _curvature.hessian(self, *self.data.client(i), weights, self.reg[i], w)
 
+    def packed_hessians(self, clients: ArrayLike, w: Array) -> Array:
+        """`hessian` of several clients, their upper triangles row by row, (s, n*(n+1)/2)."""
+        return _curvature.packed_hessians(self, np.asarray(clients, np.intp).tolist(), w)
+
     def value_of(self, i: int, losses: Array, w: Array) -> float:
         """f_i(w) from the losses of its rows."""
         if self.is_weighted:
