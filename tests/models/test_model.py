@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,51 +15,19 @@ from hospitals import LABELS, columns_for, hospitals, rows_of
 from fedepm_fast import FedEPM, Model, evaluate, fit, run, synthetic
 from fedepm_fast.preparation import PreparationWarning
 
-#: Predictions of a model file, with the standard library and NumPy.
-READER = '''
-import json, sys
-import numpy as np
+#: Predictions of a model file with NumPy alone, as the documentation has it.
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "models.md"
+READER = PAGE.read_text(encoding="utf-8").partition("# predict_alone.py\n")[2].partition("```")[0]
+SCRIPT = """
+import json
+import sys
 
-model = json.load(open(sys.argv[1]))
-table = json.load(open(sys.argv[2]))          # columns by name, None where a cell is missing
-rows = len(next(iter(table.values())))
-rules = {rule["name"]: rule for rule in model["prepared"]["columns"]}
-
-def level(rule, cell):
-    """The level of a category that a cell counts as."""
-    known = rule["levels"]
-    if cell is None:
-        return "(missing)" if "(missing)" in known else rule["reference"]
-    if cell in known:
-        return cell
-    return "(other)" if "(other)" in known else rule["reference"]
-
-def column(feature):
-    cells, rule = table[feature["column"]], rules[feature["column"]]
-    if feature["part"] == "missing":
-        part = [cell is None for cell in cells]
-    elif feature["part"] == "level":
-        part = [level(rule, cell) == feature["level"] for cell in cells]
-    else:
-        part = [rule["fill"] if cell is None else cell for cell in cells]
-    return (np.array(part, float) - feature["center"]) / feature["scale"]
-
-X = np.column_stack([column(feature) for feature in model["prepared"]["features"]])
-if model["prepared"]["intercept"]:
-    X = np.column_stack([X, np.ones(rows)])
-margins = X @ np.array(model["w"]).T
-loss = model["objective"]["name"]
-if loss == "logistic":
-    p = 1 / (1 + np.exp(-margins))
-    predicted = np.hstack([1 - p, p])
-elif loss == "multinomial":
-    e = np.exp(margins - margins.max(axis=1, keepdims=True))
-    predicted = e / e.sum(axis=1, keepdims=True)
-else:
-    predicted = np.exp(margins) if loss == "poisson" else margins
+with open("table.json") as file:
+    table = json.load(file)
+predicted = predict("model.json", table)
 assert not {"fedepm_fast", "pandas", "scipy", "numba"} & set(sys.modules)
 print(json.dumps(predicted.tolist()))
-'''
+"""
 
 
 def plain(table):
@@ -79,9 +48,9 @@ def test_numpy_alone_predicts_the_same(tmp_path, loss):
     new = {name: table[name].copy() for name in ("age", "sex", "dose")}
     new["sex"][20:30] = "other"
     (tmp_path / "table.json").write_text(json.dumps(plain(new)))
-    (tmp_path / "reader.py").write_text(READER)
+    (tmp_path / "reader.py").write_text(READER + SCRIPT)
     done = subprocess.run(
-        [sys.executable, "-I", "reader.py", "model.json", "table.json"],
+        [sys.executable, "-I", "reader.py"],
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
