@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from .._common.validation import (
+    ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
     check_choice,
@@ -141,22 +142,34 @@ class Preparation:
         if check is not None:
             check.rows(len(held))
         columns: dict[str, ColumnSummary] = {}
+        wrong: list[ArgumentError] = []
         for name in held.names:
             if name in self.drop:
                 continue
-            column = self._declared(held.column(name))
-            kind = column.kind if column.kind == "missing" else self.kind_of(column)
-            summary = summary_of(column, kind, client)
-            if summary.kind == "category":
-                if name not in {*self.kinds, *self.levels, *self.reference}:
-                    check_words(name, summary.levels or {})
-                check_count(name, summary.levels or {}, self.max_levels)
+            try:
+                column = self._declared(held.column(name))
+                columns[name] = self._summary(column, client)
+            except ArgumentError as error:
+                wrong.append(error)
+                continue
             if check is not None:
-                check.column(column, summary, indicator=self.missing == "indicator")
-            columns[name] = summary
+                check.column(column, columns[name], indicator=self.missing == "indicator")
+        if wrong:
+            raise_all(wrong)
         if check is not None:
             check.parameters(self._parameters(columns), len(held))
         return TableSummary((client,), len(held), columns)
+
+    def _summary(self, column: Column, client: str | None) -> ColumnSummary:
+        """A column in counts and sums, if it is none that a person must look at."""
+        name = column.name
+        kind = column.kind if column.kind == "missing" else self.kind_of(column)
+        summary = summary_of(column, kind, client)
+        if summary.kind == "category":
+            if name not in {*self.kinds, *self.levels, *self.reference}:
+                check_words(name, summary.levels or {})
+            check_count(name, summary.levels or {}, self.max_levels)
+        return summary
 
     def learn(self, summaries: Iterable[TableSummary] | Mapping[str, TableSummary]) -> Prepared:
         """Every choice, made from the clients' summaries.
@@ -174,6 +187,11 @@ class Preparation:
         ------
         ValueError
             If columns or their kinds differ between clients, naming two; or there are no rows.
+
+        Warns
+        -----
+        PreparationWarning
+            If levels of a column differ in upper and lower case only.
         """
         if isinstance(summaries, Mapping):
             given = [summary.of(str(name)) for name, summary in summaries.items()]
@@ -286,6 +304,14 @@ class _Declared(CodedColumn):
         Column.__init__(self, column.name, column.lines)
         self.levels = Levels(np.array(lookup, dtype=np.int32)[codes], tuple(names))
         self.ordered = True
+
+
+def raise_all(errors: Sequence[ArgumentError]) -> NoReturn:
+    """Raise an error, or one of all of them: so that a table is mended once."""
+    if len(errors) == 1:
+        raise errors[0]
+    lines = "".join(f"\n({k}) {error}" for k, error in enumerate(errors, 1))
+    raise ArgumentValueError("table", f"has {len(errors)} columns that cannot be used:{lines}")
 
 
 def _by_name(argument: str, given: Any) -> dict[str, Any]:

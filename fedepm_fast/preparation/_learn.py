@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError
-from ._levels import MISSING_LEVEL, OTHER, check_count
+from ._levels import MISSING_LEVEL, OTHER, check_count, same_but_for_case
 from ._prepared import Prepared
 from ._rules import ColumnRule, Feature
 from ._summary import ColumnSummary, TableSummary
+from ._transform import PreparationWarning
 
 if TYPE_CHECKING:
     from ._choices import Preparation
@@ -43,6 +45,10 @@ def learn(choices: Preparation, summaries: Sequence[TableSummary]) -> Prepared:
         learner.add(name, column)
     if not learner.features and not choices.intercept:
         raise ArgumentValueError("summaries", "must have a column that is not constant, got none")
+    for name, levels in learner.alike:
+        told = " and ".join(map(repr, levels))
+        message = f"column {name!r} has levels that differ in case only, and are told apart: {told}"
+        warnings.warn(message, PreparationWarning, stacklevel=3)
     clients = tuple(f"client {i + 1}" if c is None else c for i, c in enumerate(total.clients))
     return Prepared(
         tuple(learner.rules),
@@ -65,6 +71,7 @@ class _Learner:
         self.rows = total.rows
         self.rules: list[ColumnRule] = []
         self.features: list[Feature] = []
+        self.alike: list[tuple[str, list[str]]] = []
         self.dropped: list[tuple[str, str]] = [
             (name, "left out, as was chosen") for name in choices.drop
         ]
@@ -101,6 +108,8 @@ class _Learner:
         found = dict(column.levels or {})
         declared = self.choices.levels.get(name)
         check_count(name, found, self.choices.max_levels)
+        if declared is None:
+            self.alike += [(name, alike) for alike in same_but_for_case(found)]
         order = [level for level in declared or column.order or sorted(found) if level in found]
         order = [level for level in order if level not in (OTHER, MISSING_LEVEL)]
         merged = {k: found[k] for k in order if found[k] < self.choices.min_count}

@@ -19,6 +19,9 @@ TRUTH = {"true": 1.0, "false": 0.0}
 #: Levels of a preparation's own.
 OTHER = "(other)"
 MISSING_LEVEL = "(missing)"
+#: How a column is left out, in Python and on the command line; and how decimal commas are read.
+LEAVE_OUT = "leave it out by drop= (--drop)"
+_DECIMAL = " with decimal=',' (--decimal ,)"
 #: Above so many numbers among its levels, a column is one of numbers with a few words.
 _CODES = 10
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}.*")
@@ -95,37 +98,55 @@ def named(codes: NDArray[np.int32], texts: Sequence[str | None]) -> Levels:
 
 def check_words(name: str, levels: Collection[str]) -> None:
     """Refuse dates, and numbers with a few words among them, as a category nobody declared."""
+    as_levels = f"or say that they are levels, by {_kind(name, 'category')}"
     if levels and all(map(_DATE.fullmatch, levels)):
         raise ArgumentValueError(
             f"column {name!r}",
-            f"must be numbers or levels, got dates such as {next(iter(levels))!r}: leave it out by "
-            "drop=, give days since a date, as numbers, or say that they are levels, by "
-            f"kinds={{{name!r}: 'category'}}",
+            f"must be numbers or levels, got dates such as {next(iter(levels))!r}: {LEAVE_OUT}, "
+            f"give days since a date, as numbers, {as_levels}",
         )
-    words = [level for level in levels if is_word(level) and level not in TRUTH]
+    words = [level for level in levels if not _is_number(level) and level not in TRUTH]
     numbers = len(levels) - len(words)
     if not words or numbers <= _CODES or 10 * len(words) > numbers:
         return
     told = ", ".join(map(repr, words[:5])) + ", ..." * (len(words) > 5)
+    comma = _DECIMAL if any("," in level for level in levels if level not in words) else ""
     raise ArgumentValueError(
         f"column {name!r}",
         f"must be numbers or levels, got {numbers} different numbers and {told}: say what stands "
-        f"for a missing cell, in a file by na= (--na), or that they are codes, by "
-        f"kinds={{{name!r}: 'category'}}",
+        f"for a missing cell of a file, by na= (--na){comma}, {as_levels}",
     )
 
 
 def check_count(name: str, levels: Collection[str], most: int) -> None:
-    """Refuse a category of too many levels: free text, dates, or numbers of persons."""
+    """Refuse a category of too many levels: free text, or numbers of persons."""
     if len(levels) <= most:
         return
-    hint = "leave it out by drop=, or allow more by max_levels="
-    if not any(is_word(level.replace(",", ".")) for level in levels):
-        hint = f"if its cells are numbers, say so by kinds={{{name!r}: 'numeric'}}"
+    hint = f"{LEAVE_OUT}, or allow more by max_levels="
+    if all(map(_is_number, levels)):
+        hint = f"if its cells are numbers, say so by {_kind(name, 'numeric')}"
         if any("," in level for level in levels):
-            hint = "if its cells have decimal commas, read it with decimal=',' (--decimal ,)"
+            hint = f"if its cells are numbers of a file, read it{_DECIMAL}"
     raise ArgumentValueError(
         f"column {name!r}",
         f"must have at most max_levels={most} levels as a category, got {len(levels)}, such as "
         f"{', '.join(map(repr, list(levels)[:3]))}: {hint}",
     )
+
+
+def same_but_for_case(levels: Collection[str]) -> list[list[str]]:
+    """Levels that differ in upper and lower case only."""
+    found: dict[str, list[str]] = {}
+    for level in levels:
+        found.setdefault(level.casefold(), []).append(level)
+    return [alike for alike in found.values() if len(alike) > 1]
+
+
+def _is_number(level: str) -> bool:
+    """Whether a level reads as a number, with a decimal point or comma."""
+    return not is_word(level.replace(",", ".", 1))
+
+
+def _kind(name: str, kind: str) -> str:
+    """How a column's kind is declared, in Python and on the command line."""
+    return f"kinds={{{name!r}: {kind!r}}} (--kind {name}={kind})"

@@ -98,7 +98,7 @@ class TableSummary:
             raise ArgumentValueError(
                 f"table of {_who(other.clients)}",
                 f"must have the columns of {_who(self.clients)}, but lacks "
-                f"{', '.join(map(repr, lacking))}: leave out by drop= what not all clients have",
+                f"{', '.join(map(repr, lacking))}: leave out by drop= (--drop) what not all have",
             )
 
     def of(self, client: str) -> TableSummary:

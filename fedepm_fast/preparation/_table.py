@@ -18,6 +18,7 @@ from .._common.validation import (
     shown,
 )
 from ._columns import CodedColumn, Column, NumberColumn, RefusedColumn, WordColumn
+from ._levels import LEAVE_OUT
 
 #: The name of the column of ones.
 INTERCEPT = "(intercept)"
@@ -246,7 +247,7 @@ def column_of(name: str, cells: Any) -> Column:
 
 def refused(name: str, length: int, dtype: str) -> RefusedColumn:
     """A column of dates or of another type that is not taken."""
-    hint = "leave it out by drop="
+    hint = LEAVE_OUT
     if _OF_TIME.search(dtype):
         hint += ", or give days since a date, as numbers"
     return RefusedColumn(name, length, f"must be numbers, text or booleans, got {dtype}: {hint}")

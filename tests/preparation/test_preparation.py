@@ -169,11 +169,11 @@ def test_a_column_that_is_no_category():
     with pytest.raises(ValueError, match=r"must have at most max_levels=3 levels .* drop="):
         Preparation(max_levels=3).summarize({"x": list("abcd")}, guard=False)
     for day in ("2020-01-31", "31.1.2020", "1/31/20", "2020-01-31 12:00"):
-        with pytest.raises(ValueError, match=rf"got dates such as '{day}': leave it out by drop="):
+        with pytest.raises(ValueError, match=rf"got dates such as '{day}': leave it out by"):
             Preparation().summarize({"x": [day, day]}, guard=False)
     assert Preparation(kinds={"x": "category"}).summarize({"x": [day] * 2}, guard=False).rows == 2
     codes = [f"{day},5" for day in range(30)]
-    with pytest.raises(ValueError, match="decimal=','"):
+    with pytest.raises(ValueError, match=r"numbers of a file, read it with decimal=','"):
         Preparation(max_levels=20).summarize({"x": codes}, guard=False)
     ages = [*map(str, range(40)), "unknown"]
     with pytest.raises(ValueError, match=r"got 40 different numbers and 'unknown': say what"):
@@ -252,3 +252,29 @@ def test_a_report_of_rare_and_missing_levels():
     declared = learned(table, sizes=(12,), levels={"g": ["b", "a", "x"]})
     assert declared.dropped == (("g=x", "no client has a row of that level"),)
     assert "(other) (2), (missing) (1) against b (4); (other) is any" in declared.report()
+
+
+def test_all_columns_that_cannot_be_used_are_told_at_once():
+    table = {
+        "name": [f"p{i}" for i in range(200)],
+        "x": [1.0] * 200,
+        "dose": ["n.d.", *(f"{i},5" for i in range(199))],
+        "day": ["2020-01-01"] * 200,
+    }
+    with pytest.raises(ValueError) as error:
+        Preparation().summarize(table, guard=False)
+    head, name, dose, day = str(error.value).splitlines()
+    assert head == "table has 3 columns that cannot be used:"
+    assert name.endswith("leave it out by drop= (--drop), or allow more by max_levels=")
+    assert dose == (
+        "(2) column 'dose' must be numbers or levels, got 199 different numbers and 'n.d.': say what "
+        "stands for a missing cell of a file, by na= (--na) with decimal=',' (--decimal ,), or say "
+        "that they are levels, by kinds={'dose': 'category'} (--kind dose=category)"
+    )
+    assert day.startswith("(3) column 'day' must be numbers or levels, got dates")
+
+
+def test_levels_that_differ_in_case_only_are_told():
+    with pytest.warns(PreparationWarning, match=r"'sex' has levels that differ in case .*'M' and"):
+        prepared = learned(as_table({"sex": ["m", "M", "f", "f"]}), sizes=(2, 2))
+    assert prepared.feature_names == ("sex=M", "sex=m", "(intercept)")
