@@ -268,8 +268,8 @@ def test_all_columns_that_cannot_be_used_are_told_at_once():
     assert name.endswith("leave it out by drop= (--drop), or allow more by max_levels=")
     assert dose == (
         "(2) column 'dose' must be numbers or levels, got 199 different numbers and 'n.d.': say "
-        "what stands for a missing cell of a file, by na= (--na) with decimal=',' (--decimal ,), or say "
-        "that they are levels, by kinds={'dose': 'category'} (--kind dose=category)"
+        "what stands for a missing cell of a file, by na= (--na) with decimal=',' (--decimal ,), "
+        "or say that they are levels, by kinds={'dose': 'category'} (--kind dose=category)"
     )
     assert day.startswith("(3) column 'day' must be numbers or levels, got dates")
 
