@@ -3,13 +3,14 @@
 ``FedEPMClassifier`` is logistic regression, binary or multinomial; ``FedEPMRegressor`` is ridge or
 Huber regression. They minimise::
 
-    (1/m) * sum_i (1/d_i) * sum_t loss(<a_t, w> + b, y_t) + beta/2 * |w|^2
+    sum_t v_t * loss(<a_t, w> + b, y_t) / sum_t v_t + beta/2 * |w|^2
 
-over m clients with d_i rows each. With clients of equal size that is the pooled objective of
+over the rows of all clients, with sample weights v_t, 1 unless given: the pooled objective of
 ``LogisticRegression(C=1/(beta*d))`` and ``Ridge(alpha=beta*d)``; the intercept b is not penalised.
+With ``client_weight="equal"`` it is the mean over the clients of that, as in the paper.
 
 The rows of all clients are in this process: this is a simulation of federated learning, with
-scikit-learn's tools around it. Nothing is noisy or private unless `noise` asks for it.
+scikit-learn's tools around it. Nothing is noisy or private.
 """
 
 from __future__ import annotations
@@ -33,56 +34,26 @@ from ..losses.multinomial import Multinomial
 require("sklearn", "sklearn", "fedepm_fast.sklearn")
 
 from sklearn.base import ClassifierMixin, RegressorMixin  # noqa: E402
+from sklearn.utils.class_weight import compute_class_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 
 from ._estimator import FedEPMEstimator  # noqa: E402
+from ._scaled import Coefficients  # noqa: E402
 
 __all__ = ["FedEPMClassifier", "FedEPMRegressor"]
 
 Array = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     """Logistic regression over clients, binary or multinomial, by FedEPM.
 
     Parameters
     ----------
-    n_clients : int, optional
-        Clients that the rows are dealt to, shuffled, in equal numbers, where `fit` is not told
-        who holds them; an error if there are fewer rows. By default 10, or one for each row if
-        these are fewer.
-    beta : float
-        Weight of the l2 penalty of the coefficients, in the units of X, beside the *mean* loss.
-        The intercept is not penalised: the regulariser gives its coordinate the weight 0.
-    fit_intercept : bool
-    local_steps, participation : int, float
-        Local steps of a client in a round, and the share of the clients that take part in it.
-        With a share rho about 1/rho times as many rounds are needed.
-    lam, eta, mu0 : float, optional
-        FedEPM's penalty: weights of its l1 and quadratic part, and the penalty parameter of the
-        local steps, in coordinates in which the Hessian is at most the identity (see
-        `preconditioner`). By default ``eta`` is 0.6 (1 for regression; 0.7 where the
-        coordinates are renewed), ``mu0 = eta/2``, and ``lam`` so small that it leaves the gradient
-        of the solution below `tol`. A larger `lam` lets the run end early: where all clients'
-        gradients are at most lam, nothing moves.
-        That the exact penalty theorem asks for (`theory.lam_star`) is of that kind.
-    noise : {"none", "laplace", "standardized"}
-        Of the uploads; see the package's notes on privacy, none of these protects anyone.
-    epsilon : float
-        Divides the noise.
-    preconditioner : {"auto", "directions", "columns", "none"}
-        Coordinates of the run; the solution is the same in all. Eigenvectors of the rows'
-        covariance, each with its own scale; or the columns of X, each with its own scale; or X
-        as it is, with one scale. "auto" takes the first for dense X of up to 1000 columns. A
-        federation would add up the clients' second moments for it, once.
-    tol : float
-        The run ends when the norm of the mean gradient, in these coordinates, is below it.
-    max_rounds : int
-        Communication rounds at most.
-    warm_start : bool
-        Start from the coefficients of the last `fit`, where they have the right shape.
-    random_state : int, RandomState or None
-        Of the split, the selections and the noise.
+    class_weight : dict or "balanced", optional
+        Weights of the classes, which multiply those of the rows; "balanced" gives all classes the
+        same sum of weights.
 
     Attributes
     ----------
@@ -93,11 +64,11 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     n_iter_ : int
         Communication rounds.
     history_ : dict of ndarray
-        For every round: ``objective``, the mean of the clients' objectives; ``gradient_norm``,
-        compared with `tol`; ``elapsed``, seconds.
+        For every round: ``objective``, the mean objective; ``gradient_norm``, that of its gradient,
+        of columns of one scale; ``elapsed``, seconds.
     n_clients_ : int
     client_sizes_ : ndarray of shape (m,)
-        Rows of each client.
+        Rows of each client; those of weight 0 do not count.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Where X has names for its columns.
@@ -111,9 +82,15 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     True
     """
 
-    _eta = 0.6
+    class_weight: Any = None
 
-    def fit(self, X: Any, y: Any, clients: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        clients: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -124,6 +101,8 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         clients : array_like of shape (n_samples,), optional
             The client of every row, numbers or strings; with metadata routing,
             ``set_fit_request(clients=True)``.
+        sample_weight : array_like of shape (n_samples,), optional
+            Weights of the rows, at least 0.
 
         Returns
         -------
@@ -136,21 +115,93 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         """
         X, y = self._validated(X, y)
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
+        classes = np.unique(y)
+        start = self._start(classes, X.shape[1]) if self.warm_start else None
+        return self._fit(X, y, clients, weights, classes, start)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        clients: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """One round on these rows, from the coefficients that there are.
+
+        The step is to the minimum of a bound of the objective of these rows, which it lowers.
+
+        Parameters
+        ----------
+        X, y, clients, sample_weight
+            As of `fit`; y need not have every class.
+        classes : array_like of shape (n_classes,), optional
+            All that there are, in the first call; later the same or None.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument.
+        """
+        first = not hasattr(self, "classes_")
+        X, y = self._validated(X, y, reset=first)
+        check_classification_targets(y)
+        if first and classes is None:
+            raise ValueError("classes must be given in the first call of partial_fit")
+        known = self.classes_ if classes is None else np.unique(np.asarray(classes))
+        if not first and not np.array_equal(known, self.classes_):
+            raise ValueError(f"classes must be those of the first call, {self.classes_}")
+        if unknown := sorted(set(np.unique(y).tolist()) - set(known.tolist())):
+            raise ValueError(f"y must be among classes, got {unknown[0]!r}")
+        X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
+        return self._fit(X, y, clients, weights, known, self._start(known, X.shape[1]), rounds=1)
+
+    def _start(self, classes: NDArray[Any], columns: int) -> Coefficients | None:
+        """The coefficients that there are, if they are of this shape."""
+        shape = (1 if len(classes) == 2 else len(classes), columns)
+        found = getattr(self, "coef_", np.empty(0)).shape == shape
+        return (self.coef_, self.intercept_) if found else None
+
+    def _fit(
+        self,
+        X: Any,
+        y: NDArray[Any],
+        clients: ArrayLike | None,
+        weights: Array | None,
+        classes: NDArray[Any],
+        start: Coefficients | None,
+        rounds: int | None = None,
+    ) -> Self:
         if len(classes) < 2:
-            raise ValueError(f"y must have at least two classes, got one class: {classes[0]!r}")
+            raise ValueError(
+                f"y must have at least two classes, got one class: {classes.tolist()[0]!r}"
+            )
+        codes = np.searchsorted(classes, y)
+        if self.class_weight is not None:
+            weights = np.ones(len(y)) if weights is None else weights
+            weights = weights * self._class_weights(classes, codes, weights)[codes]
         binary = len(classes) == 2
         objective: Objective = (
             Logistic(self.beta) if binary else Multinomial(self.beta, classes=len(classes))
         )
-        shape = (1 if binary else len(classes), X.shape[1])
-        start = None
-        if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == shape:
-            start = self.coef_, self.intercept_
         labels = codes.astype(np.float64)
-        self.coef_, self.intercept_ = self._minimise(X, labels, clients, objective, start)
+        found = self._minimise(X, labels, clients, weights, objective, start, rounds)
+        self.coef_, self.intercept_ = found
         self.classes_ = classes
         return self
+
+    def _class_weights(self, classes: NDArray[Any], codes: NDArray[Any], weights: Array) -> Array:
+        """Weights of the classes, shape (K,)."""
+        if self.class_weight != "balanced":
+            found = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+            return np.asarray(found, np.float64)
+        sums = np.bincount(codes, weights, len(classes))
+        return weights.sum() / (len(classes) * np.where(sums > 0, sums, 1.0))
 
     def decision_function(self, X: Any) -> Array:
         """Margins of the rows: of the second class, (n_samples,), or of each (n_samples, K)."""
@@ -195,7 +246,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     intercept_ : float
     n_iter_, history_, n_clients_, client_sizes_, n_features_in_, feature_names_in_
         As those of `FedEPMClassifier`; y is brought to unit scale within, so ``objective`` is in
-        the units of y squared but ``gradient_norm``, compared with `tol`, has none.
+        the units of y squared but ``gradient_norm`` has none.
 
     Examples
     --------
@@ -209,14 +260,20 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     loss: str = "least_squares"
     delta: float = 1.0
 
-    def fit(self, X: Any, y: Any, clients: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        clients: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
         ----------
         X : array_like or sparse matrix, shape (n_samples, n_features)
         y : array_like of shape (n_samples,)
-        clients : array_like of shape (n_samples,), optional
+        clients, sample_weight : array_like of shape (n_samples,), optional
             As in `FedEPMClassifier.fit`.
 
         Returns
@@ -229,13 +286,53 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
             Naming the argument.
         """
         X, y = self._validated(X, y, y_numeric=True)
+        return self._fit(X, y, clients, sample_weight, self.warm_start)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        clients: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """One round on these rows, from the coefficients that there are.
+
+        The step is to the minimum of a bound of the objective of these rows, which it lowers.
+
+        Parameters
+        ----------
+        X, y, clients, sample_weight
+            As of `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument.
+        """
+        X, y = self._validated(X, y, y_numeric=True, reset=not hasattr(self, "coef_"))
+        return self._fit(X, y, clients, sample_weight, True, rounds=1)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Array,
+        clients: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        warm: bool,
+        rounds: int | None = None,
+    ) -> Self:
         loss = check_choice("loss", self.loss, ("least_squares", "huber"))
         delta = check_real("delta", self.delta, low=0.0, open_low=True)
-        # To unit scale, as `tol` has none; the penalty of the coefficients scales alike.
-        shift = y.mean() if self.fit_intercept else 0.0
-        unit = np.abs(y - shift).max()
+        X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
+        # To unit scale: the penalty of the coefficients scales alike.
+        shift = float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
+        unit = float(np.abs(y - shift).max())
         if unit > 0:
-            unit *= np.sqrt(np.mean(((y - shift) / unit) ** 2))
+            unit *= float(np.sqrt(np.average(((y - shift) / unit) ** 2, weights=weights)))
         if loss == "huber":
             unit = min(unit, delta)
         unit = unit or 1.0
@@ -243,9 +340,10 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
             Huber(self.beta, delta=delta / unit) if loss == "huber" else LeastSquares(self.beta)
         )
         start = None
-        if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == (X.shape[1],):
+        if warm and getattr(self, "coef_", np.empty(0)).shape == (X.shape[1],):
             start = self.coef_[None] / unit, np.array([(self.intercept_ - shift) / unit])
-        coef, intercept = self._minimise(X, (y - shift) / unit, clients, objective, start)
+        targets = (y - shift) / unit
+        coef, intercept = self._minimise(X, targets, clients, weights, objective, start, rounds)
         self.coef_ = coef[0] * unit
         self.intercept_ = float(intercept[0] * unit + shift)
         self.history_["objective"] = self.history_["objective"] * unit**2
@@ -256,4 +354,5 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         return self._margins(X)
 
 
-inherit_parameters(FedEPMRegressor, FedEPMClassifier)
+for _estimator in (FedEPMClassifier, FedEPMRegressor):
+    inherit_parameters(_estimator, FedEPMEstimator)

@@ -89,7 +89,7 @@ def scaled(X: Any, order: NDArray[np.intp], weights: Array | None, *, intercept:
         if intercept:
             ones = sparse.csr_array(np.ones((rows.shape[0], 1)))
             rows = sparse.hstack([rows, ones], format="csr")
-        pieces = rows.data, rows.indices, rows.indptr
+        pieces: tuple[Any, ...] = (rows.data, rows.indices, rows.indptr)
     else:
         rows = np.ones((X.shape[0], X.shape[1] + intercept))
         inner = rows[:, : X.shape[1]]

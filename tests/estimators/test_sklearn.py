@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import pickle
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 import sklearn
 from scipy import sparse
 from scipy.optimize import minimize
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -25,22 +23,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedepm_fast import datasets, run
-from fedepm_fast.kernels._jit import JIT_DISABLED
+from fedepm_fast import datasets
+from fedepm_fast.algorithms import curvature
 from fedepm_fast.losses import Huber
-from fedepm_fast.sklearn import FedEPMClassifier, FedEPMRegressor, _design, _estimator
+from fedepm_fast.sklearn import FedEPMClassifier, FedEPMRegressor
 
 ESTIMATORS = [FedEPMClassifier(), FedEPMRegressor(), FedEPMRegressor(loss="huber")]
 
 
-@pytest.fixture(autouse=True)
-def engine(monkeypatch):
-    """Without compilation thousands of rounds are the reference's."""
-    if JIT_DISABLED:
-        monkeypatch.setattr(_estimator, "run", functools.partial(run, engine="reference"))
-
-
-@parametrize_with_checks(ESTIMATORS[:1] if JIT_DISABLED else ESTIMATORS)
+@parametrize_with_checks(ESTIMATORS)
 def test_checks(estimator, check):
     check(estimator)
 
@@ -83,13 +74,18 @@ def table(name):
     return X[:d], y[:d]
 
 
-@pytest.mark.skipif(JIT_DISABLED, reason="more than a thousand rounds")
-def test_defaults_converge_within_the_cap():
-    """On rows as they come; a ConvergenceWarning would be an error."""
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_rows_as_they_come_converge(is_sparse):
+    """Raw digits, dense and CSR alike; a ConvergenceWarning would be an error."""
     X, y = table("digits")
-    model = FedEPMClassifier(random_state=0).fit(X, y)
-    assert model.n_iter_ < 0.8 * model.max_rounds
-    assert model.history_["gradient_norm"][-1] < model.tol
+    theirs = LogisticRegression(C=1 / (1e-3 * len(X)), solver="newton-cg", tol=1e-10, max_iter=9999)
+    theirs.fit(X, y)
+    given = sparse.csr_array(X) if is_sparse else X
+    model = FedEPMClassifier(random_state=0).fit(given, y)
+    assert model.n_iter_ <= 20
+    largest = np.abs(theirs.coef_).max()
+    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-5 * largest)
+    np.testing.assert_allclose(model.predict_proba(given), theirs.predict_proba(X), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -97,38 +93,32 @@ def test_defaults_converge_within_the_cap():
 )
 def test_logistic_regression(name, C):
     X, y = table(name)
-    if JIT_DISABLED:
-        X, y = X[:200], y[:200]
     d = len(X)
     model = FedEPMClassifier(n_clients=20, beta=1 / (C * d), random_state=0).fit(X, y)
     solver = "newton-cg" if name == "digits" else "newton-cholesky"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = LogisticRegression(C=C, solver=solver, tol=1e-7, max_iter=1000).fit(X, y)
+        theirs = LogisticRegression(C=C, solver=solver, tol=1e-10, max_iter=1000).fit(X, y)
     best = log_loss(y, theirs.predict_proba(X))
     assert (model.n_clients_, model.coef_.shape) == (20, theirs.coef_.shape)
-    assert log_loss(y, model.predict_proba(X)) == pytest.approx(best, rel=5e-3)
+    assert log_loss(y, model.predict_proba(X)) == pytest.approx(best, rel=1e-6)
     largest = np.abs(theirs.coef_).max()
-    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=0.03 * largest)
-    # Run to a tight tolerance the coefficients are those.
-    tight = clone(model).set_params(tol=1e-7, max_rounds=20_000).fit(X, y)
-    assert log_loss(y, tight.predict_proba(X)) == pytest.approx(best, rel=1e-5)
-    np.testing.assert_allclose(tight.coef_, theirs.coef_, atol=1e-4 * largest)
-    np.testing.assert_allclose(tight.decision_function(X), theirs.decision_function(X), atol=3e-3)
-    assert (tight.predict(X) == theirs.predict(X)).mean() > 0.999
-    objective = tight.history_["objective"]
-    assert len(objective) == tight.n_iter_ + 1 and (np.diff(objective) < 1e-12).all()
-    assert tight.history_["gradient_norm"][-1] < 1e-7
+    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-4 * largest)
+    np.testing.assert_allclose(model.decision_function(X), theirs.decision_function(X), atol=3e-3)
+    assert (model.predict(X) == theirs.predict(X)).mean() > 0.999
+    objective = model.history_["objective"]
+    assert len(objective) == model.n_iter_ + 1 and model.n_iter_ <= 20
+    assert objective[-1] == pytest.approx(objective.min(), rel=1e-12)
+    assert model.history_["gradient_norm"][-1] < 1e-6
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_ridge(fit_intercept):
     X, y = load_diabetes(return_X_y=True)
     X, y = X[:440] + 0.01, y[:440]
-    model = FedEPMRegressor(beta=1e-4, tol=1e-9, fit_intercept=fit_intercept, n_clients=20)
-    model.fit(X, y)
+    model = FedEPMRegressor(beta=1e-4, fit_intercept=fit_intercept, n_clients=20).fit(X, y)
     theirs = Ridge(alpha=1e-4 * 440, fit_intercept=fit_intercept).fit(X, y)
-    # The Hessian is the identity in these coordinates.
+    # A quadratic: the first step ends at the solution.
     assert model.n_iter_ <= 3
     np.testing.assert_allclose(model.coef_, theirs.coef_, rtol=1e-8)
     assert model.intercept_ == pytest.approx(theirs.intercept_, rel=1e-8, abs=1e-8)
@@ -140,7 +130,7 @@ def test_huber(delta):
     X, y = load_diabetes(return_X_y=True)
     X, y = X[:200, :4] * 20, y[:200]
     y[:5] += 3000
-    model = FedEPMRegressor(loss="huber", delta=delta, beta=1e-3, tol=1e-8, max_rounds=20_000)
+    model = FedEPMRegressor(loss="huber", delta=delta, beta=1e-3)
     model.fit(X, y)
     loss = Huber(delta=delta)
 
@@ -156,27 +146,118 @@ def test_huber(delta):
     assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-12)
 
 
-def test_clients_weigh_alike(cancer):
+@pytest.mark.parametrize("client_weight", ["size", "equal"])
+def test_how_clients_weigh(cancer, client_weight):
     X, y = cancer
     clients = np.repeat(["a", "b", "c", "d"], [10, 300, 50, 200])
-    model = FedEPMClassifier(beta=1e-2, tol=1e-7, max_rounds=20_000).fit(X, y, clients=clients)
+    model = FedEPMClassifier(beta=1e-2, client_weight=client_weight).fit(X, y, clients=clients)
     np.testing.assert_array_equal(model.client_sizes_, [10, 300, 50, 200])
-    omega = np.repeat(140 / model.client_sizes_, model.client_sizes_)
-    theirs = LogisticRegression(C=1 / (1e-2 * 560), solver="newton-cholesky", tol=1e-9)
-    theirs.fit(X, y, sample_weight=omega)
+    alike = np.repeat(140 / model.client_sizes_, model.client_sizes_)
+    theirs = LogisticRegression(C=1 / (1e-2 * 560), solver="newton-cholesky", tol=1e-10)
+    theirs.fit(X, y, sample_weight=alike if client_weight == "equal" else None)
     largest = np.abs(theirs.coef_).max()
-    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-4 * largest)
+    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-5 * largest)
 
 
 @pytest.mark.parametrize("participation", [0.5, 0.1])
 def test_a_share_of_the_clients_finds_the_same_solution(cancer, participation):
     X, y = cancer
-    X = StandardScaler().fit_transform(X)
-    options = {"n_clients": 20, "beta": 0.02, "tol": 1e-6, "max_rounds": 20_000, "random_state": 3}
+    options = {"n_clients": 20, "beta": 0.02, "random_state": 3}
     everyone = FedEPMClassifier(**options).fit(X, y)
     some = FedEPMClassifier(participation=participation, **options).fit(X, y)
-    assert everyone.n_iter_ < some.n_iter_ < 2 * everyone.n_iter_ / participation
-    np.testing.assert_allclose(some.coef_, everyone.coef_, atol=1e-4)
+    assert everyone.n_iter_ < some.n_iter_
+    largest = np.abs(everyone.coef_).max()
+    np.testing.assert_allclose(some.coef_, everyone.coef_, atol=1e-5 * largest)
+
+
+# Weights ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_weights_of_rows(cancer, rng, is_sparse):
+    X, y = cancer
+    v = rng.integers(0, 4, len(y)) * 0.5
+    given = sparse.csr_array(X) if is_sparse else X
+    theirs = LogisticRegression(C=1 / (1e-2 * v.sum()), solver="newton-cholesky", tol=1e-10)
+    theirs.fit(X, y, sample_weight=v)
+    model = FedEPMClassifier(beta=1e-2, random_state=0).fit(given, y, sample_weight=v)
+    assert model.client_sizes_.sum() == (v > 0).sum()
+    largest = np.abs(theirs.coef_).max()
+    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-5 * largest)
+    # A row of weight 0 is none, and of a whole weight several, whoever holds them.
+    often = np.repeat(np.arange(len(y)), (2 * v).astype(int))
+    again = FedEPMClassifier(beta=1e-2, random_state=1).fit(given[often], y[often])
+    np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-7 * largest)
+    for loss in ("least_squares", "huber"):
+        fits = [
+            FedEPMRegressor(loss=loss, random_state=0).fit(X, 3.0 * X[:, 0] + y, sample_weight=v),
+            FedEPMRegressor(loss=loss, random_state=1).fit(X[often], (3.0 * X[:, 0] + y)[often]),
+        ]
+        np.testing.assert_allclose(fits[0].predict(X), fits[1].predict(X), rtol=1e-7, atol=1e-7)
+    clients = np.arange(len(y)) % 5
+    held = FedEPMClassifier().fit(X, y, clients=clients, sample_weight=v)
+    np.testing.assert_array_equal(held.client_sizes_, np.bincount(clients[v > 0]))
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 3.0, 2: 0.5}])
+def test_weights_of_classes(rng, class_weight):
+    X = rng.normal(size=(300, 4))
+    y = np.digitize(X[:, 0] + rng.normal(size=300), [0.8, 1.6])
+    for classes in (3, 2):
+        labels = np.minimum(y, classes - 1)
+        if isinstance(class_weight, dict):
+            class_weight = {k: class_weight[k] for k in range(classes)}
+        by_class = LogisticRegression(class_weight=class_weight, tol=1e-10, C=1e6).fit(X, labels)
+        model = FedEPMClassifier(class_weight=class_weight, beta=0.0).fit(X, labels)
+        p, q = model.predict_proba(X), by_class.predict_proba(X)
+        np.testing.assert_allclose(p, q, atol=1e-3)
+
+
+def test_bad_weights():
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    for model in (FedEPMClassifier(), FedEPMRegressor()):
+        with pytest.raises(ValueError, match="sample_weight must be at least 0, got -1"):
+            model.fit(X, y, sample_weight=[1, 1, 1, -1])
+        with pytest.raises(ValueError, match="sample_weight must not be zero for every row"):
+            model.fit(X, y, sample_weight=np.zeros(4))
+        with pytest.raises(ValueError, match="sample_weight must have shape"):
+            model.fit(X, y, sample_weight=[1.0])
+        with pytest.raises(ValueError, match="client ids must have 4 entries, got 2"):
+            model.fit(X, y, clients=[0, 1], sample_weight=[1, 0, 1, 1])
+    with pytest.raises(ValueError, match="y must have at least two classes, got one class: 0"):
+        FedEPMClassifier().fit(X, y, sample_weight=[1, 0, 1, 0])
+
+
+# In parts ---------------------------------------------------------------------------------
+
+
+def test_rounds_one_by_one(cancer):
+    X, y = cancer
+    whole = FedEPMClassifier(beta=0.1, random_state=0).fit(X, y)
+    parts = FedEPMClassifier(beta=0.1, random_state=0)
+    with pytest.raises(ValueError, match="classes must be given in the first call"):
+        parts.partial_fit(X, y)
+    found = []
+    for _ in range(100):
+        parts.partial_fit(X, y, classes=[1, 0])
+        assert parts.n_iter_ == 1
+        found.append(parts.history_["objective"])
+    found = np.array(found)
+    np.testing.assert_allclose(found[1:, 0], found[:-1, 1], rtol=1e-12)
+    assert (np.diff(found, axis=1) <= 0).all()
+    start, best = whole.history_["objective"][[0, -1]]
+    assert found[-1, 1] - best < 0.03 * (start - best)
+    parts.partial_fit(X[:20], np.zeros(20, int))  # no more than one class in a part
+    np.testing.assert_array_equal(parts.classes_, [0, 1])
+    with pytest.raises(ValueError, match="y must be among classes, got 2"):
+        parts.partial_fit(X[:2], [1, 2])
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
+        parts.partial_fit(X, y, classes=[0, 1, 2])
+    target = 3 * X[:, 0] - X[:, 1] + 5
+    ridge = FedEPMRegressor(beta=1e-3, random_state=0)
+    for _ in range(3):
+        ridge.partial_fit(X, target)
+    np.testing.assert_allclose(ridge.coef_, ridge.fit(X, target).coef_, rtol=1e-7, atol=1e-9)
 
 
 # What the parameters do -------------------------------------------------------------------
@@ -185,49 +266,43 @@ def test_a_share_of_the_clients_finds_the_same_solution(cancer, participation):
 @pytest.mark.parametrize("penalised", [1.0, 1e6])
 def test_the_intercept_is_not_penalised(cancer, penalised):
     X, y = cancer
-    model = FedEPMClassifier(beta=penalised * 1e6, tol=1e-8).fit(X, y)
+    model = FedEPMClassifier(beta=penalised * 1e6).fit(X, y)
     assert np.abs(model.coef_).max() < 1e-3
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-3)
-    regression = FedEPMRegressor(beta=penalised * 1e9, tol=1e-8).fit(X, 1e4 + y)
+    regression = FedEPMRegressor(beta=penalised * 1e9).fit(X, 1e4 + y)
     assert regression.predict(X) == pytest.approx(1e4 + y.mean(), abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["directions", "columns", "none"])
+@pytest.mark.parametrize("coordinates", ["secant", "whitened", "columns", "given"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_solution_is_the_same_in_all_coordinates(rng, kind, fit_intercept):
+def test_the_solution_is_the_same_in_all_coordinates(rng, coordinates, fit_intercept):
     X = rng.normal(size=(120, 6)) @ rng.normal(size=(6, 6)) + 1
     y = (X @ rng.normal(size=6) + rng.logistic(size=120) > 0).astype(int) + rng.integers(0, 2, 120)
-    options = {"beta": 0.05, "tol": 1e-8, "max_rounds": 50_000, "fit_intercept": fit_intercept}
-    want = FedEPMClassifier(**options, random_state=0).fit(X, y)
-    got = FedEPMClassifier(**options, random_state=0, preconditioner=kind).fit(X, y)
-    np.testing.assert_allclose(got.coef_, want.coef_, atol=1e-5)
-    np.testing.assert_allclose(got.intercept_, want.intercept_, atol=1e-5)
-    if kind == "directions":
-        np.testing.assert_array_equal(got.coef_, want.coef_)
-    elif kind == "columns":
-        rows = sparse.csr_array(X)
-        same = FedEPMClassifier(**options, random_state=0).fit(rows, y)
-        np.testing.assert_allclose(same.coef_, want.coef_, atol=1e-5)
-        np.testing.assert_allclose(same.predict_proba(rows), want.predict_proba(X), atol=1e-5)
+    options = {"beta": 0.05, "fit_intercept": fit_intercept, "random_state": 0, "tol": 1e-8}
+    want = FedEPMClassifier(**options).fit(X, y)
+    for rows in (X, sparse.csr_array(X)):
+        got = FedEPMClassifier(**options, coordinates=coordinates, max_rounds=20_000).fit(rows, y)
+        np.testing.assert_allclose(got.coef_, want.coef_, atol=1e-5)
+        np.testing.assert_allclose(got.intercept_, want.intercept_, atol=1e-5)
+        np.testing.assert_allclose(got.predict_proba(rows), want.predict_proba(X), atol=1e-5)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_more_columns_than_directions_are_found_for(rng, is_sparse, monkeypatch):
-    monkeypatch.setattr(_design, "DIRECTIONS_UP_TO", 8)
+def test_more_parameters_than_hessians_are_sent_for(rng, is_sparse, monkeypatch):
+    monkeypatch.setattr(curvature, "_PARAMETERS", 8)
     X = rng.normal(size=(40, 12)) * (rng.random((40, 12)) < 0.5) * 10.0 ** rng.integers(-2, 3, 12)
     y = X @ (rng.normal(size=12) / X.std(axis=0)) + 2 + rng.normal(size=40)
-    model = FedEPMRegressor(beta=1e-2, tol=1e-9, max_rounds=50_000, n_clients=8)
+    model = FedEPMRegressor(beta=1e-2, n_clients=8, tol=1e-8)
     model.fit(sparse.csr_array(X) if is_sparse else X, y)
     theirs = Ridge(alpha=0.4).fit(X, y)
     np.testing.assert_allclose(model.coef_ * X.std(axis=0), theirs.coef_ * X.std(axis=0), atol=1e-5)
-    assert (np.diff(model.history_["objective"]) < 1e-12).all()
 
 
 def test_columns_of_any_scale(rng):
     scales = np.array([1e-6, 1.0, 1e9, 1e15])
     X = rng.normal(size=(100, 4)) * scales
     y = X @ (np.array([0.0, 1.0, 2.0, 3.0]) / scales) + 5
-    model = FedEPMRegressor(beta=1e-9, tol=1e-8, n_clients=4, random_state=0).fit(X, y)
+    model = FedEPMRegressor(beta=1e-9, n_clients=4, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.coef_ * scales, [0, 1, 2, 3], atol=1e-3)
     assert model.intercept_ == pytest.approx(5, abs=1e-5)
     with pytest.raises(ValueError, match="X must have entries whose squares are finite"):
@@ -237,51 +312,40 @@ def test_columns_of_any_scale(rng):
 def test_warm_start(cancer):
     X, y = cancer
     for model, target in (
-        (FedEPMClassifier(tol=1e-5), y),
+        (FedEPMClassifier(beta=1e-2), y),
         (FedEPMRegressor(loss="huber"), y * 5.0),
     ):
-        model.set_params(warm_start=True, random_state=0, max_rounds=20_000).fit(X, target)
+        model.set_params(warm_start=True, random_state=0).fit(X, target)
         coef, cold = model.coef_, model.n_iter_
-        assert model.fit(X, target).n_iter_ == 0
-        np.testing.assert_allclose(model.coef_, coef, rtol=1e-9, atol=1e-12)
-        assert 0 < model.set_params(beta=1.1e-3).fit(X, target).n_iter_ < cold
+        assert model.fit(X, target).n_iter_ < cold / 2
+        np.testing.assert_allclose(model.coef_, coef, rtol=1e-6, atol=1e-9)
+        assert model.set_params(beta=1.1e-2).fit(X, target).n_iter_ <= cold
         # Of another shape: from zero.
         assert model.fit(X[:, :4], target).coef_.shape[-1] == 4
 
 
-def test_pieces_of_a_run_are_one_run(cancer, monkeypatch):
+def test_too_few_rounds_are_said(cancer):
     X, y = cancer
-    y = y + 20.0 * (np.arange(len(y)) % 9 == 0)
-    model = FedEPMRegressor(loss="huber", delta=0.1, random_state=0, max_rounds=100, tol=1e-9)
-    with pytest.warns(ConvergenceWarning, match="did not converge in 100 rounds"):
-        whole = clone(model).fit(X, y)
-    monkeypatch.setattr(_estimator, "_HELD", 31 * 13)
-    with pytest.warns(ConvergenceWarning):
-        pieces = clone(model).fit(X, y)
-    assert whole.n_iter_ == pieces.n_iter_ == 100
-    np.testing.assert_array_equal(pieces.coef_, whole.coef_)
-    for name in ("objective", "gradient_norm"):
-        np.testing.assert_array_equal(pieces.history_[name], whole.history_[name])
-    assert (np.diff(pieces.history_["elapsed"]) >= 0).all()
+    with pytest.warns(ConvergenceWarning, match="did not converge in 2 rounds: the norm of the"):
+        model = FedEPMClassifier(max_rounds=2).fit(X, y)
+    assert model.n_iter_ == 2 and len(model.history_["elapsed"]) == 3
 
 
-def test_a_large_lam_ends_early(cancer):
+def test_parameters_of_earlier_versions(cancer):
     X, y = cancer
-    fits = [FedEPMClassifier(lam=lam, random_state=0).fit(X, y) for lam in (1e-6, 0.1, 50.0)]
-    norms = [model.history_["gradient_norm"][-1] for model in fits]
-    assert norms[0] < 1e-4 < 1e-2 < norms[1] < norms[2]
-    # No client's gradient exceeds the largest at the start: nothing moves.
-    np.testing.assert_allclose(fits[2].history_["objective"], np.log(2), rtol=1e-12)
-    np.testing.assert_array_equal(fits[2].coef_, 0)
-
-
-def test_noise(cancer):
-    X, y = cancer
-    options = {"noise": "laplace", "epsilon": 200.0, "max_rounds": 30, "random_state": 5}
-    noisy = FedEPMClassifier(**options).fit(X, y)
-    np.testing.assert_array_equal(FedEPMClassifier(**options).fit(X, y).coef_, noisy.coef_)
-    assert noisy.n_iter_ == 30 and (np.diff(noisy.history_["objective"]) > 0).any()
-    assert noisy.score(X, y) > 0.8
+    want = FedEPMClassifier(random_state=0).fit(X, y)
+    with pytest.warns(FutureWarning, match="local_steps, lam will go: eta is the curvature"):
+        same = FedEPMClassifier(random_state=0, local_steps=4, lam=1e-6).fit(X, y)
+    np.testing.assert_array_equal(same.coef_, want.coef_)
+    for old, new in {"directions": "whitened", "columns": "columns", "none": "given"}.items():
+        options = {"random_state": 0, "max_rounds": 3}
+        with pytest.warns(ConvergenceWarning):
+            want = FedEPMClassifier(coordinates=new, **options).fit(X, y)
+            with pytest.warns(FutureWarning, match="preconditioner will go"):
+                got = FedEPMClassifier(preconditioner=old, **options).fit(X, y)
+        np.testing.assert_array_equal(got.coef_, want.coef_)
+    with pytest.raises(ValueError, match="noise must be 'none', got 'laplace'"):
+        FedEPMClassifier(noise="laplace").fit(X, y)
 
 
 def test_random_state(cancer):
@@ -297,14 +361,11 @@ def test_random_state(cancer):
         ({"n_clients": 0}, ValueError, "n_clients must be an integer >= 1, got 0"),
         ({"beta": -1.0}, ValueError, "beta must be"),
         ({"tol": 0.0}, ValueError, "tol must be"),
-        ({"eta": "large"}, TypeError, "eta must be"),
         ({"max_rounds": 1.5}, TypeError, "max_rounds must be an integer"),
-        (
-            {"noise": "gaussian"},
-            ValueError,
-            "noise must be one of 'standardized', 'laplace', 'none'",
-        ),
-        ({"preconditioner": "pca"}, ValueError, "preconditioner must be one of 'auto'"),
+        ({"noise": "gaussian"}, ValueError, "noise must be 'none', got 'gaussian'"),
+        ({"coordinates": "pca"}, ValueError, "coordinates must be one of 'auto'"),
+        ({"client_weight": "rows"}, ValueError, "client_weight must be one of 'equal', 'size'"),
+        ({"participation": 0.0}, ValueError, "participation must be"),
         ({"loss": "quantile"}, ValueError, "loss must be one of 'least_squares', 'huber'"),
         ({"loss": "huber", "delta": 0.0}, ValueError, "delta must be"),
     ],
@@ -321,8 +382,8 @@ def test_bad_data():
         FedEPMClassifier().fit(X, np.zeros(4))
     with pytest.raises(ValueError, match="client ids must have 4 entries, got 3"):
         FedEPMClassifier().fit(X, y, clients=[0, 1, 2])
-    with pytest.raises(ValueError, match="'columns' or 'none' for sparse X"):
-        FedEPMClassifier(preconditioner="directions").fit(sparse.csr_array(X), y)
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="preconditioner must be one"):
+        FedEPMClassifier(preconditioner="pca").fit(X, y)
 
 
 def test_columns_of_a_frame_are_named():
