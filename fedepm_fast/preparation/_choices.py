@@ -301,7 +301,8 @@ class _Declared(CodedColumn):
     def __init__(
         self, column: Column, codes: Any, lookup: Sequence[int], names: Sequence[str]
     ) -> None:
-        Column.__init__(self, column.name, column.lines)
+        Column.__init__(self, column.name)
+        self.place = column.place  # type: ignore[method-assign]
         self.levels = Levels(np.array(lookup, dtype=np.int32)[codes], tuple(names))
         self.ordered = True
 

@@ -60,7 +60,7 @@ class Column:
         """The cells as levels."""
         raise NotImplementedError
 
-    def take(self, rows: NDArray[np.intp]) -> Column:
+    def take(self, rows: NDArray[np.intp] | slice) -> Column:
         """The column of some rows."""
         return Taken(self, rows)
 
@@ -161,7 +161,7 @@ class WordColumn(Column):
         self._decimal = decimal
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return len(self._cells) if self.lines is None else len(self.lines)
 
     @cached_property
     def _coded(self) -> tuple[NDArray[np.int32], list[Any]]:
@@ -301,18 +301,24 @@ class Taken(Column):
     _parent: Column
     _rows: Any
 
-    def __init__(self, parent: Column, rows: NDArray[np.intp]) -> None:
-        super().__init__(parent.name, None if parent.lines is None else parent.lines[rows])
-        self._length = len(rows)
-        self._rows = rows
-        if len(rows) and rows[0] >= 0 and (np.diff(rows) == 1).all():
-            self._rows = slice(int(rows[0]), int(rows[-1]) + 1)
-        elif isinstance(parent, Taken) and not isinstance(parent._rows, slice):
+    def __init__(self, parent: Column, rows: NDArray[np.intp] | slice) -> None:
+        super().__init__(parent.name)
+        self._rows = following(rows)
+        self._length = (
+            len(range(*self._rows.indices(len(parent))))
+            if isinstance(self._rows, slice)
+            else len(self._rows)
+        )
+        if isinstance(parent, Taken) and not isinstance(parent._rows, slice):
             # Rows of rows are rows of the column itself: the others in between are not copied.
-            self._rows = parent._rows[rows]
+            self._rows = parent._rows[self._rows]
             parent = parent._parent
         self._parent = parent
         self.ordered = parent.ordered
+
+    def place(self, row: int) -> str:
+        rows = self._rows
+        return self._parent.place(rows.start + row if isinstance(rows, slice) else int(rows[row]))
 
     def __len__(self) -> int:
         return self._length
@@ -332,6 +338,13 @@ class Taken(Column):
     def levels(self) -> Levels:  # type: ignore[override]
         found = self._parent.levels
         return Levels(found.codes[self._rows], found.names)
+
+
+def following(rows: NDArray[np.intp] | slice) -> Any:
+    """Rows that follow one another as a slice, others as they are."""
+    if isinstance(rows, slice) or not len(rows) or rows[0] < 0 or (np.diff(rows) != 1).any():
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 def _is_truth(cell: Any) -> bool:

@@ -17,7 +17,14 @@ from .._common.validation import (
     refuse_masked,
     shown,
 )
-from ._columns import CodedColumn, Column, NumberColumn, RefusedColumn, WordColumn
+from ._columns import (
+    CodedColumn,
+    Column,
+    NumberColumn,
+    RefusedColumn,
+    WordColumn,
+    following,
+)
 from ._levels import LEAVE_OUT
 
 #: The name of the column of ones.
@@ -121,7 +128,8 @@ class Table:
         """The table of some rows, given by their indices or a mask."""
         chosen = np.asarray(rows)
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp)
-        return Table({n: c.take(chosen) for n, c in self._columns.items()}, self.note)
+        found = following(chosen)
+        return Table({n: c.take(found) for n, c in self._columns.items()}, self.note)
 
     def split(self, by: str) -> dict[str, Table]:
         """The tables of clients, which a column names, without that column.
