@@ -34,7 +34,7 @@ def facts_of(result: Result) -> list[tuple[str, str]]:
         seed += f", trial {result.trial}"
     return [
         ("data", f"{result.data['description']}"),
-        ("run", f"{_manner(a)}, participation {a['participation']:g}, seed {seed}"),
+        ("run", f"{manner_of(a)}, seed {seed}"),
         ("objective", objective_text(o)),
         ("f(x)/m", number(result.mean_objective)),
         ("communication rounds", _rounds(result)),
@@ -54,11 +54,13 @@ def _rounds(result: Result) -> str:
     return f"{result.rounds} ({result.iterations} local iterations)"
 
 
-def _manner(a: Mapping[str, Any]) -> str:
-    """What kind of run it was."""
+def manner_of(a: Mapping[str, Any]) -> str:
+    """What kind of run it was, of a described algorithm."""
     if "coordinates" in a:
-        return f"eta the curvature, {a['coordinates']} coordinates"
-    return f"{a['preset']} preset, local steps {a['local_steps']}"
+        kind = f"eta the curvature, {a['coordinates']} coordinates"
+    else:
+        kind = f"{a['preset']} preset, local steps {a['local_steps']}"
+    return f"{kind}, participation {a['participation']:g}"
 
 
 def number(value: float) -> str:

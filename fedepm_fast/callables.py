@@ -7,6 +7,7 @@ round in Python and calls every loss; server, local steps and noise are the comp
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -15,8 +16,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._common.validation import check_array
-from .algorithms import Algorithm
+from ._common.validation import check_array, check_choice, check_real
+from .algorithms import Algorithm, CurvatureFedEPM
 from .callbacks import Callback
 from .kernels.noise import laplace
 from .objectives import Problem
@@ -61,8 +62,9 @@ def run_callables(
 
     Parameters
     ----------
-    algorithm : FedEPM, SFedAvg or SFedProx
-        What to run, with its parameters, but no mechanism.
+    algorithm : FedEPM, SFedAvg, SFedProx or CurvatureFedEPM
+        What to run, with its parameters, but no mechanism. `CurvatureFedEPM` has "secant"
+        coordinates, and needs every loss's ``lipschitz``.
     losses : sequence of m callables
         ``value, gradient = loss(x)``, see `Loss`, each called once a round, and by the baselines
         once for each further local gradient. Gradients in float32, or tensors on the CPU, are
@@ -113,8 +115,7 @@ def run_callables(
     m, n = problem.n_clients, problem.n_parameters
     start = check_start(start, m, n)
     as_problem = cast(Problem, problem)
-    resolved = algorithm.resolve(as_problem)
-    resolved.check_coverage(m)
+    resolved = _resolved(algorithm, as_problem)
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     source = _Compiled(seed, trial)
     outcome = simulate(
@@ -129,6 +130,24 @@ def run_callables(
         resolved, as_problem, {"description": text}, source, ENGINE, outcome, history, settings,
         NEAR * abs(outcome.at_start),
     )  # fmt: skip
+
+
+def _resolved(algorithm: Algorithm, problem: Problem) -> Algorithm:
+    """The algorithm with every default filled in; of curvature callables know a bound at most."""
+    if isinstance(algorithm, CurvatureFedEPM):
+        known = ("auto", "secant")
+        check_choice("coordinates, of losses that are callables,", algorithm.coordinates, known)
+        if not problem.has_lipschitz:
+            raise ValueError(
+                f"losses must have an attribute lipschitz for {algorithm.label}, each a Lipschitz "
+                "constant of its gradient"
+            )
+        for i, bound in enumerate(problem.lipschitz()):
+            check_real(f"lipschitz of client {i}", bound, low=0.0, open_low=True)
+        algorithm = dataclasses.replace(algorithm, coordinates="secant")
+    resolved = algorithm.resolve(problem)
+    resolved.check_coverage(problem.n_clients)
+    return resolved
 
 
 class _Callables:
@@ -172,6 +191,16 @@ class _Callables:
                 self.gradient(i, x)
         self._begun = True
         return float(self._values.sum())
+
+    def client_gradients(
+        self, clients: NDArray[np.intp], x: Array, *, compiled: bool
+    ) -> tuple[Array, Array]:
+        gradients = np.array([self.gradient(int(i), x) for i in clients]).reshape(-1, len(x))
+        self._begun = True
+        return self._values[clients], gradients
+
+    def column_bounds(self, start: Array) -> Array:
+        return np.repeat(self.lipschitz()[:, None], self.n_parameters, axis=1)
 
     def accuracy(self, x: Array) -> None:
         return None

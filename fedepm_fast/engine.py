@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from time import perf_counter
 from types import FunctionType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,8 +143,8 @@ def simulate(
     plan = plan_of(algorithm, problem, randomness, max_rounds)
     stages: Stages
     if algorithm.keeps_models:
-        own = cast(Any, algorithm)
-        stages = ModelStages(own, problem, randomness, max_rounds, compiled=compiled)
+        last = min(max_rounds, never)  # a round is an iteration
+        stages = ModelStages(algorithm, problem, randomness, last, compiled=compiled)
     elif compiled:
         stages = _Compiled(algorithm, problem, plan)
     else:
@@ -193,10 +193,7 @@ class _Compiled:
                     f"fedepm_fast.kernels.engine.stage, got the function {stage.__name__}"
                 )
         self._engine = kernel.Engine(
-            problem.rows,
-            *stages,
-            law=noise.law.rows,
-            private=noise.private,
+            problem.rows, *stages, law=noise.law.rows, private=noise.private
         )
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
         steps = algorithm.steps(problem.data.client_sizes)

@@ -23,6 +23,7 @@ from .algorithms._operators import (
     penalty_parameter,
     soft_threshold,
 )
+from .algorithms._surrogates import ROUNDING
 from .algorithms._views import AtClients, AtServer
 from .kernels import _loop as loop
 from .kernels._engine_state import History, clear
@@ -190,7 +191,7 @@ class ModelStages(Reference):
 
     def __init__(
         self,
-        algorithm: CurvatureFedEPM,
+        algorithm: Any,
         problem: Problem,
         randomness: Randomness,
         max_rounds: int,
@@ -198,6 +199,7 @@ class ModelStages(Reference):
         compiled: bool,
     ) -> None:
         super().__init__(algorithm, problem, randomness, None)
+        algorithm.check_problem(problem)
         self._compiled, self._last = compiled, max_rounds
         self._every = algorithm.renew_every
         if compiled:
@@ -243,8 +245,15 @@ class ModelStages(Reference):
         return super().select(*arguments)
 
     def aggregate(self, *arguments: Any) -> bool:
-        state = arguments[-2]
-        state.x[:] = self._server.propose()
+        state, tau = arguments[-2:]
+        server = self._server
+        if tau > 1:
+            server.receive(*self._answers, self._hessians)
+        elif tau == 1:
+            server.begin(self._models, *self._answers[1:])
+        # For the record: where clients last took part, and what they sent, their gradients.
+        state.W[:], state.Z[:] = server.X, server.G
+        state.x[:] = server.propose()
         return True
 
     def evaluate(self, *arguments: Any) -> bool:
@@ -253,17 +262,13 @@ class ModelStages(Reference):
         began = perf_counter()
         asked = self._ask(S, state.x)
         state.seconds[0] = perf_counter() - began
+        self._answers = (S.copy(), *asked)  # the next selection goes where S is
         # f and the mean gradient are the experimenter's measures, no client's work.
-        values, gradients = self._ask(self._everyone, state.x) if len(S) < len(state.Z) else asked
-        self._answers = (S, *asked)
-        if tau > 0:
-            back = not server.is_sound(values) or (
-                # Before the end all say f_i at the best point too.
-                tau == self._last and self._total(server.best) < float(values.sum())
-            )
-            if back:
-                state.x[:] = server.best
-                values, gradients = self._ask(self._everyone, state.x)
+        values, gradients = self._with_others(S, *asked, state.x)
+        at_end = tau == self._last
+        if tau > 0 and (not server.is_sound(values) or (at_end and self._is_worse(values))):
+            state.x[:] = server.best
+            values, gradients = self._ask(self._everyone, state.x)
         state.G[:], state.values[:] = gradients, values
         mean = gradients.mean(axis=0)
         state.totals[:] = float(values.sum()), mean @ mean
@@ -272,24 +277,38 @@ class ModelStages(Reference):
     def _ask(self, clients: Any, x: Array) -> tuple[Array, Array]:
         return self.problem.client_gradients(clients, x, compiled=self._compiled)
 
-    def _total(self, x: Array) -> float:
-        return float(self._ask(self._everyone, x)[0].sum())
+    def _with_others(
+        self, S: Any, values: Array, gradients: Array, x: Array
+    ) -> tuple[Array, Array]:
+        """f_i and gradients of all clients, given those of the clients `S`."""
+        others = np.setdiff1d(self._everyone, S, assume_unique=True)
+        if len(others) == 0:
+            return values, gradients
+        m = len(self._everyone)
+        all_values, all_gradients = np.empty(m), np.empty((m, len(x)))
+        all_values[S], all_gradients[S] = values, gradients
+        all_values[others], all_gradients[others] = self._ask(others, x)
+        return all_values, all_gradients
+
+    def _is_worse(self, values: Array) -> bool:
+        """Whether the best point has a smaller f than these f_i say; all say theirs there too."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            best, last = self._ask(self._everyone, self._server.best)[0].sum(), values.sum()
+        return not float(last) <= float(best) + ROUNDING * abs(float(best))
 
     def local_round(self, *arguments: Any) -> bool:
         """What the clients send of the server's point, after their gradients."""
         tau = arguments[-1]
-        S, values, gradients = self._answers
+        S, values, _ = self._answers
         if tau == 0:
-            models = self.algorithm.models(self.problem, self._start, self._ens)
-            self._server.begin(models, values, gradients)
+            self._models = self.algorithm.models(self.problem, self._start, self._ens)
             return True
-        hessians: dict[int, Array] = {}
+        self._hessians: dict[int, Array] = {}
         if self.algorithm.sends_hessians and np.isfinite(values).all():
             due = S[self._times[S] % self._every == 0]
             sent = self.problem.packed_hessians(due, self._server.x)
-            hessians = dict(zip(due.tolist(), sent, strict=True))
+            self._hessians = dict(zip(due.tolist(), sent, strict=True))
         self._times[S] += 1
-        self._server.receive(S, values, gradients, hessians)
         return True
 
     @property
@@ -301,8 +320,7 @@ class ModelStages(Reference):
         return compiled
 
     def upload(self, *arguments: Any) -> bool:
-        """For the record: where clients last took part, and what they sent, their gradients."""
-        state, S = arguments[-2], self._chosen(arguments[-2])
-        state.W[:], state.Z[:] = self._server.X, self._server.G
-        state.snr[S] = np.inf
+        """Nothing is added to what they send."""
+        state = arguments[-2]
+        state.snr[self._chosen(state)] = np.inf
         return True

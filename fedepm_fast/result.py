@@ -112,8 +112,8 @@ class Result:
 
     @property
     def iterations(self) -> int:
-        """Local iterations, ``rounds * local_steps``."""
-        return self.rounds * self.algorithm["local_steps"]
+        """Local iterations, ``rounds * local_steps``; of an algorithm without such, one a round."""
+        return self.rounds * int(self.algorithm.get("local_steps", 1))
 
     @property
     def mean_objective(self) -> float:

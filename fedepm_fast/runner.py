@@ -335,6 +335,8 @@ def _advice(algorithm: Algorithm, problem: Problem) -> str:
             "more clients, more of them in a round or a larger total_epsilon make up for the "
             "noise, and rows scaled by public bounds make less of it"
         )
+    if algorithm.keeps_models:  # which knows scales, and has neither noise nor local steps
+        return algorithm.advice(problem)
     less_noise = "" if not algorithm.noise_model.noisy else ", less noise (a larger epsilon)"
     return (
         f"{algorithm.advice(problem)}; columns of one scale, more clients{less_noise} and fewer "

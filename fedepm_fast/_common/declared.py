@@ -43,6 +43,8 @@ class Declared:
     bases: list[str]
     name: str | None = None
     fields: dict[str, Parameter] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
+    """Fields of bases that are no parameters of it."""
 
 
 def of_kind(kind: str) -> dict[str, dict[str, Parameter]]:
@@ -147,7 +149,9 @@ def _declared(node: ast.ClassDef) -> Declared:
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             name, kind = line.target.id, ast.unparse(line.annotation)
-            if not kind.startswith("ClassVar"):
+            if _is_fixed(line.value):
+                made.fixed.add(name)
+            elif not kind.startswith("ClassVar"):
                 made.fields[name] = Parameter(name, annotation=kind, **_described(line.value))
             elif name == "name" and isinstance(line.value, ast.Constant):
                 made.name = str(line.value.value)
@@ -164,6 +168,12 @@ def _described(value: ast.expr | None) -> dict[str, Any]:
     return {"default": default, **{name: found[name] for name in known if found.get(name)}}
 
 
+def _is_fixed(value: ast.expr | None) -> bool:
+    """Whether a field is made with ``init=False``, so that nobody can set it."""
+    words = value.keywords if isinstance(value, ast.Call) else []
+    return any(word.arg == "init" and _literal(word.value) is False for word in words)
+
+
 def _literal(node: ast.expr | None) -> Any:
     try:
         return None if node is None else ast.literal_eval(node)
@@ -176,7 +186,8 @@ def _with_inherited(declared: Declared, known: dict[str, Declared]) -> dict[str,
     for base in reversed(declared.bases):
         if base in known:
             found |= _with_inherited(known[base], known)
-    return found | declared.fields
+    inherited = {name: of for name, of in found.items() if name not in declared.fixed}
+    return inherited | declared.fields
 
 
 def _ancestors(cls: str, known: dict[str, Declared]) -> Iterator[str]:

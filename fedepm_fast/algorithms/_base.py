@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from .._common.declared import check_own_fields
 from .._common.docstrings import inherit_parameters
-from .._common.parameters import Among, Around, check_fields, choice, integer, param, real
+from .._common.parameters import (
+    Among,
+    Around,
+    check_fields,
+    choice,
+    integer,
+    param,
+    parameters,
+    real,
+)
 from .._common.registry import Registry
 from .._common.validation import check_choice
 from ..mechanisms import Mechanism, PrivacyPlan, privacy_plan
@@ -296,7 +305,8 @@ class Algorithm:
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
-        own = {name: _plain(value) for name, value in dataclasses.asdict(self).items()}
+        known = dataclasses.asdict(self).items()
+        own = {name: _plain(value) for name, value in known if name in parameters(type(self))}
         values: dict[str, Any] = {"name": self.name, **own}
         if self.mechanism is not None:
             del values["epsilon"]  # the paper's, which nothing depends on then

@@ -25,7 +25,7 @@ LEAST_DAMPING = 1e-6
 #: Damping grows to what would have been enough, times this; it falls by the other.
 _MORE, _LESS = 1.2, 0.1
 #: Sums of objectives are known to this part of them.
-_ROUNDING = 1e-13
+ROUNDING = 1e-13
 #: No point is a server's that is so many times f/m at the start above the best one.
 _FAR = 1e6
 
@@ -118,7 +118,7 @@ class Surrogates:
             excess = float((values - before - (self.G[S] * steps).sum(axis=1)).sum())
             finite = np.isfinite(excess) and bool(np.isfinite(gradients).all())
         in_m, in_b = self.models.forms(S, steps)
-        slack = _ROUNDING * float(np.abs(before).sum())
+        slack = ROUNDING * float(np.abs(before).sum())
         held = finite and excess <= in_m + self.kappa * in_b + slack
         if held:
             less = _LESS * self.kappa

@@ -131,10 +131,19 @@ class CurvatureFedEPM(Algorithm):
         """Clients' gradients are; the server's part is linear algebra."""
         return True
 
+    def check_problem(self, problem: Problem) -> None:
+        """Raise ValueError where nothing bounds the curvature that these coordinates take."""
+        if self.coordinates in _COMMON and not problem.has_lipschitz:
+            raise ValueError(
+                f"coordinates must be 'renewed' or 'secant', got {self.coordinates!r}: nothing "
+                f"bounds the second derivative of the loss {problem.objective.name!r}"
+            )
+
     def server(self, start: Array, m: int) -> Surrogates:
         """The server of resolved parameters, for m clients that start at one point (n,)."""
         assert self.coverage_rounds is not None
-        return Surrogates(start, m, tol=self.tol, calm=self.coverage_rounds)
+        # From one group of rounds to the next a client may wait for all but one of both.
+        return Surrogates(start, m, tol=self.tol, calm=2 * self.coverage_rounds - 1)
 
     def models(self, problem: Problem, start: Array, ens: Any = None) -> Quadratics:
         """What clients say of their curvature before the first round."""
@@ -146,7 +155,8 @@ class CurvatureFedEPM(Algorithm):
             options = {} if ens is None else {"solve": ens}
             return Common(m, coordinates_of(problem, kind), self.lam, **options)
         if self.coordinates == "secant":
-            return Secants(problem.column_bounds(start), self.memory, bounded=bounded)
+            known = bounded and isinstance(problem, Problem)  # callables have a user's word of it
+            return Secants(problem.column_bounds(start), self.memory, bounded=known)
         everyone = np.arange(m)
         bounds = packed_bounds(problem) if bounded else problem.packed_hessians(everyone, start)
         return Hessians(bounds, problem.n_parameters, bounded=bounded)
@@ -164,6 +174,15 @@ class CurvatureFedEPM(Algorithm):
         first = {"renewed": n * (n + 1) // 2, "secant": 2 * n}.get(self.coordinates, coordinates)
         hessians = -(-taken_part // self.renew_every) if self.sends_hessians else 0
         return first + (n + 1) * (1 + taken_part) + hessians * (n * (n + 1) // 2)
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "noise": "none"}
+
+    def _check_mechanism(self, mechanism: Any) -> None:
+        raise ValueError(
+            f"mechanism must be None for {type(self).__name__}: what clients send of their "
+            "curvature has no noise; FedEPM takes one"
+        )
 
     def advice(self, problem: Problem) -> str:
         return "a penalty (beta) keeps the optimum at a finite point"

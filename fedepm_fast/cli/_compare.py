@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 
 from .._common.parameters import parameters
 from .._common.text import WIDTH, fill
-from .._words import number, objective_text, snr_text
+from .._words import manner_of, number, objective_text, snr_text
 from . import _common as common
 from . import _options as options
 from ._options import taken, with_options
@@ -51,7 +52,7 @@ def compare(
     for name in taken(given, "algorithm"):
         if name not in known:
             raise ValueError(f"{name} is not a parameter of {algorithms.replace(',', ', ')}")
-    goal = common.make_objective(given)
+    goal = chosen[0].objective(common.make_objective(given))  # the same for all
     federated = common.load_data(given, seed, goal)
     out = common.check_out(out)
     check_plot(plot)
@@ -139,6 +140,18 @@ def _noise(result: Result) -> str:
     return f"{of['noise']} noise, epsilon {of['epsilon']:g} (no privacy guarantee)"
 
 
+def _by_algorithm(results: list[Result], text: Callable[[Result], str]) -> list[str]:
+    """What there is to say of each, and of whom where that is not the same of all."""
+    from ..algorithms import label_of
+
+    said: dict[str, list[str]] = {}
+    for result in results:
+        said.setdefault(text(result), []).append(label_of(result.algorithm["name"]))
+    if len(said) == 1:
+        return [*said]
+    return [f"{', '.join(names)}: {line}" for line, names in said.items()]
+
+
 def print_side_by_side(results: list[Result], optimum: float, gaps: list[float | None]) -> None:
     """The runs as columns of one table."""
     from rich.box import SIMPLE_HEAD
@@ -148,13 +161,11 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
     from ..algorithms import label_of
 
     first = results[0]
-    of = first.algorithm
     trial = f", trial {first.trial}" if first.trial else ""
     for line in (
         first.data["description"],
-        f"{of['preset']} preset, local steps {of['local_steps']}, participation "
-        f"{of['participation']:g}, seed {first.seed}{trial}",
-        _noise(first),
+        *_by_algorithm(results, lambda r: f"{manner_of(r.algorithm)}, seed {r.seed}{trial}"),
+        *_by_algorithm(results, _noise),
         objective_text(first.objective),
         *([] if first.accuracy is None else [f"accuracy {first.beside}"]),
         f"optimum by BFGS: f*/m = {number(optimum)}",

@@ -14,9 +14,10 @@ QUARTILES = tuple(name for name in OF_RUN if MEASURES[name].quartiles)
 
 # Parameters that may follow from others: shown only where they do not.
 _DERIVED = (
-    "preset", "noise", "step", "lam", "eta", "learning_rate", "prox", "inner_steps",
-    "samples", "partition", "min_share", "concentration", "min_samples", "content", "client_ids",
-    "scale", "regularizer", "stopping", "tolerance", "gradient_tolerance", "variance_tolerance",
+    "preset", "noise", "coordinates", "coverage_rounds", "step", "lam", "eta", "learning_rate",
+    "prox", "inner_steps", "samples", "partition", "min_share", "concentration", "min_samples",
+    "content", "client_ids", "scale", "regularizer", "stopping", "tolerance",
+    "gradient_tolerance", "variance_tolerance",
 )  # fmt: skip
 
 _NOT_OF_CELL = ("run_id", "trial", "error", "machine", "created", *OF_RUN)

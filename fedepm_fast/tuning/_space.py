@@ -104,7 +104,7 @@ def default_space(algorithm: Algorithm, objective: Objective) -> Space:
     """
 
     space = {name: _searched(algorithm, name) for name in algorithm.tuned}
-    if not space:
+    if not space and not (algorithm.keeps_models and objective.beta):
         raise ValueError(f"space must be given for {type(algorithm).__name__}, it has no default")
     # The score has no regulariser: were beta not tuned, the others would be tuned to stop early.
     return {**space, **({"beta": _searched(objective, "beta")} if objective.beta else {})}
@@ -175,7 +175,7 @@ def _axis(name: str, given: Any, algorithm: Algorithm, objective: Objective) -> 
 
 def _owner(name: str, algorithm: Algorithm, objective: Objective) -> tuple[Any, set[type]]:
     """What has the parameter, and the types of its values."""
-    own = [f.name for f in dataclasses.fields(algorithm) if f.name != "mechanism"]
+    own = [name for name in parameters(type(algorithm)) if name != "mechanism"]
     if name not in (*own, *OF_OBJECTIVE):
         why = ""
         if name in {f.name for f in dataclasses.fields(objective)}:
