@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._inference import Fitted, _contrasts
-from ._sums import PointSums, total
+from ._inference import contrasts
 
 if TYPE_CHECKING:
     from ..objectives import Problem
@@ -29,11 +28,7 @@ _PART = 0.2
 _NAMED = 4
 
 
-def unbounded(
-    fitted: Fitted,
-    points: Sequence[PointSums],
-    problem: Problem,
-) -> list[str]:
+def unbounded(problem: Problem, w: Array) -> list[str]:
     """The columns whose coefficients grow without end; none where there is a minimum.
 
     At a point with next to no gradient a Newton step is next to nothing, unless the curvature
@@ -42,40 +37,34 @@ def unbounded(
 
     Parameters
     ----------
-    fitted : Fitted
-    points : sequence of PointSums
-        Of every client, at ``fitted.w``.
     problem : Problem
-        With the rows of all clients.
+    w : ndarray of shape (n,)
+        Where a search is, or ended.
 
     Returns
     -------
     list of str
-        A few, those that move most first.
+        A few names of columns, those that move most first.
     """
-    objective, p = fitted.objective, len(fitted.units)
-    features, labels = problem.data.features, problem.data.labels
-    if objective.name not in _FALLING or fitted.penalty.any():
+    objective, data = problem.objective, problem.data
+    if objective.name not in _FALLING or problem.reg.any():
         return []
-    down, _ = _contrasts(objective.n_outputs, np.eye(p))
-    scored = zip(fitted.factors, points, strict=True)
-    gradient = total([f * s.score for f, s in scored])
-    hessian = total([f * s.hessian for f, s in zip(fitted.factors, points, strict=True)])
-    margins = problem.margins(features, fitted.w)
-    step = down @ _newton_step(down.T @ hessian @ down, down.T @ gradient)
-    parts = step.reshape(-1, p)
+    down = contrasts(objective.n_outputs, data.n_features)
+    hessian = down.T @ problem.total_hessian(w) @ down
+    step = down @ _newton_step(hessian, down.T @ problem.total_gradient(w))
+    margins = problem.margins(data.features, w)
     with np.errstate(over="ignore", invalid="ignore"):
-        change = -features @ parts.T
+        change = -problem.margins(data.features, step)
         moves = np.abs(change).max()
     if not moves >= _MOVES:
         return []
-    further = (change * (_FURTHER / moves)).reshape(margins.shape)
-    rise = objective.loss(margins + further, labels) - objective.loss(margins, labels)
+    further = margins + change * (_FURTHER / moves)
+    rise = objective.loss(further, data.labels) - objective.loss(margins, data.labels)
     if rise.max() > _RISE:
         return []  # some row is against it: there is a minimum, and this is not it yet
-    sizes = np.abs(parts).max(axis=0) * features.std(axis=0)
+    names = data.feature_names or tuple(map(str, range(data.n_features)))
+    sizes = np.abs(step.reshape(-1, data.n_features)).max(axis=0) * data.features.std(axis=0)
     order = np.argsort(-sizes, kind="stable")
-    names = problem.data.feature_names or ()
     return [names[j] for j in order[:_NAMED] if sizes[j] > _PART * sizes[order[0]]]
 
 

@@ -18,7 +18,6 @@ from .._common.validation import (
     check_int,
     check_real,
 )
-from ..data.partition import EqualParts, deal
 from ..losses import Objective
 from ..preparation import Preparation
 from ..preparation._columns import level_text
@@ -174,10 +173,10 @@ def _dealt(rows: Rows, clients: int, client: Any, seed: int) -> Rows:
     """The rows dealt to clients of equal size."""
     if client is not None:
         raise ArgumentValueError("clients", "must not be given beside client")
-    check_int("clients", clients, low=1, high=len(rows.clients))
-    order, sizes = deal(EqualParts(clients), np.zeros(len(rows.clients)), seed)
-    codes = np.empty(len(order), dtype=np.intp)
-    codes[order] = np.repeat(np.arange(clients), sizes)
+    d = len(rows.clients)
+    check_int("clients", clients, low=1, high=d)
+    codes = np.empty(d, dtype=np.intp)
+    codes[np.random.default_rng(seed).permutation(d)] = np.arange(d) * clients // d
     return replace(rows, clients=codes, names=tuple(f"client {i + 1}" for i in range(clients)))
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._measures import LIKELIHOODS
-from ._sums import LabelSums, PointSums, total
+from ._sums import UP_TO, LabelSums, PointSums, total
 
 if TYPE_CHECKING:
     from ..losses import Objective
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 KINDS = ("wald", "robust", "clustered")
-#: Parameters up to which there are covariances.
-UP_TO = 500
 #: Smallest eigenvalue of a Hessian, scaled to a diagonal of ones, that is not rounding.
 _SINGULAR = 1e-13
 
@@ -186,7 +184,10 @@ def _covariances(
     if n > UP_TO:
         missing.update(dict.fromkeys(KINDS, f"it is for up to {UP_TO} parameters, these are {n}"))
         return {}
-    down, back = _contrasts(fitted.objective.n_outputs, fitted.units)
+    outputs = fitted.objective.n_outputs
+    down = contrasts(outputs, len(fitted.units))
+    told = np.eye(1) if outputs == 1 else np.eye(outputs)[1:] - np.eye(outputs)[0]
+    back = np.kron(told, fitted.units) @ down  # to the table's, against the first class
     bread = total([f * s.hessian for f, s in zip(fitted.factors, points, strict=True)])
     inverse = _inverse(down.T @ (bread + np.diag(fitted.penalty)) @ down)
     if inverse is None:
@@ -210,18 +211,14 @@ def _covariances(
     return found
 
 
-def _contrasts(outputs: int, units: Array) -> tuple[Array, Array]:
-    """Directions in which the loss of several classes changes, and from these to the table's.
+def contrasts(outputs: int, p: int) -> Array:
+    """Orthonormal directions in which the loss of several classes changes: shape (n, k).
 
     A shift of all classes' coefficients changes no probability: the Hessian is singular along it.
     """
-    p = len(units)
     if outputs == 1:
-        return np.eye(p), units
-    # Orthonormal, and orthogonal to a shift.
-    basis = np.linalg.qr(np.eye(outputs)[:, 1:] - 1 / outputs)[0]
-    against_first = np.eye(outputs)[1:] - np.eye(outputs)[0]
-    return np.kron(basis, np.eye(p)), np.kron(against_first @ basis, units)
+        return np.eye(p)
+    return np.kron(np.linalg.qr(np.eye(outputs)[:, 1:] - 1 / outputs)[0], np.eye(p))
 
 
 def _inverse(matrix: Array) -> Array | None:

@@ -11,14 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms import CurvatureFedEPM
+from ..callbacks import RoundInfo
 from ..participation import clients_per_round
 from ..result import DivergenceWarning
 from ..runner import run
+from ._diagnosis import unbounded
 
 if TYPE_CHECKING:
     from ..objectives import Problem
 
 Array = NDArray[np.float64]
+
+
+#: Rounds after which it is asked, again and again, whether there is a minimum to go to.
+_ASKED = 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +60,7 @@ def solve(
     tol: float = 1e-14,
     callback: Callable[[Any], Any] | None = None,
 ) -> Solution:
-    """Minimise f by FedEPM with eta the curvature.
+    """Minimise f by FedEPM with eta the curvature, or find that there is no minimum.
 
     Parameters
     ----------
@@ -70,13 +76,19 @@ def solve(
     callback : callable, optional
         Of `fedepm_fast.run`.
     """
+
+    def watch(info: RoundInfo) -> bool:
+        wanted = callback is not None and bool(callback(info))
+        late = info.tau > 0 and info.tau % _ASKED == 0
+        return wanted or (late and bool(unbounded(problem, info.x)))
+
     algorithm = CurvatureFedEPM(participation=participation, tol=tol)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergenceWarning)  # the solution says whether it converged
         result = run(
             algorithm, problem.data, objective=problem.objective,
             client_weight=problem.client_weight, engine="reference", max_rounds=max_rounds,
-            seed=seed, start=start, callback=callback,
+            seed=seed, start=start, callback=watch,
         )  # fmt: skip
     norm = float(np.linalg.norm(problem.total_gradient(result.x))) / problem.n_clients
     n, m = problem.n_parameters, problem.n_clients

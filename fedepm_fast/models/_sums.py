@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+#: Parameters up to which there are covariances.
+UP_TO = 500
 #: Stands for a share of nothing, or a mean count of zero, whose logarithm is no number.
 _LEAST = float(np.finfo(float).tiny)
 
@@ -114,16 +116,16 @@ class PointSums:
         Deviance of counts; twice the loss of any other loss.
     score : ndarray of shape (n,)
         Sum of the rows' gradients.
-    hessian, outer : ndarray of shape (n, n)
+    hessian, outer : ndarray of shape (n, n), or None
         Sum of the rows' Hessians, and of their gradients times themselves with the squares of
-        the weights.
+        the weights; None beyond `UP_TO` parameters.
     """
 
     loss: float
     deviance: float
     score: Array
-    hessian: Array
-    outer: Array
+    hessian: Array | None
+    outer: Array | None
 
 
 def point_sums(
@@ -134,16 +136,17 @@ def point_sums(
     t = features @ (w if outputs == 1 else w.reshape(outputs, -1).T)
     losses = objective.loss(t, labels)
     slopes = objective.derivative(t, labels).reshape(-1, outputs)
-    curvature = objective.second_derivative(t, labels).reshape(-1, outputs, outputs)
     deviance = poisson_deviance(t, labels) if objective.labels == "counts" else 2 * losses
     weighted = slopes * weights[:, None]
+    hessian = outer = None
+    if len(w) <= UP_TO:
+        curvature = objective.second_derivative(t, labels).reshape(-1, outputs, outputs)
+        hessian = second_moments(features, curvature * weights[:, None, None])
+        outer = second_moments(features, weighted[:, :, None] * weighted[:, None, :])
     return PointSums(
-        float(weights @ losses),
-        float(weights @ deviance),
-        (features.T @ weighted).T.ravel(),
-        second_moments(features, curvature * weights[:, None, None]),
-        second_moments(features, weighted[:, :, None] * weighted[:, None, :]),
-    )
+        float(weights @ losses), float(weights @ deviance), (features.T @ weighted).T.ravel(),
+        hessian, outer,
+    )  # fmt: skip
 
 
 def second_moments(features: Array, weights: Array) -> Array:

@@ -171,7 +171,7 @@ def _model(
         objective, w, factors, penalty, np.asarray(prepared.units),
         settings.class_weight is not None,
     )  # fmt: skip
-    blamed = unbounded(fitted, points, problem)
+    blamed = unbounded(problem, w)
     n = len(w)
     by_class = settings.class_weight
     training = {
