@@ -36,8 +36,11 @@ NO_WEIGHT = 1e-9
 STARTS = ("own", "released", "broadcast")
 
 #: How the server weighs uploads: all alike; alike, but without clients that never uploaded; or by
-#: the inverse variance of their noise, which with a mechanism is public.
-AGGREGATIONS = ("equal", "uploaded", "inverse_variance")
+#: the inverse variance of their noise, or its inverse deviation, which with a mechanism are public.
+AGGREGATIONS = ("equal", "uploaded", "inverse_variance", "inverse_deviation")
+
+#: The power of the noise's inverse scale by which uploads are weighed.
+_BY_NOISE = {"inverse_deviation": 1.0, "inverse_variance": 2.0}
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,11 @@ class FedEPM(Algorithm):
         Where the local steps of a round start: at the client's parameter w_i, at its last upload
         z_i, or at the server's point x. ``"own"`` by default; with a mechanism ``"released"``,
         and never ``"own"``.
-    aggregation : {"equal", "uploaded", "inverse_variance"}, optional
+    aggregation : {"equal", "uploaded", "inverse_variance", "inverse_deviation"}, optional
         How the server weighs uploads: all alike, the default; alike, but without those of clients
-        that have not been selected yet; or by the inverse variance of their noise, which is
-        public with a mechanism and needs one.
+        that have not been selected yet; by the inverse variance of their noise, which is public
+        with a mechanism and needs one; or by its inverse deviation, which of clients that take
+        part equally often is to weigh all rows alike.
     """
 
     lam: float | None = param(
@@ -81,7 +85,8 @@ class FedEPM(Algorithm):
     )  # fmt: skip
     aggregation: str | None = param(
         None, metavar="WEIGHTS", shown="equal",
-        help="Weights of uploads: equal, uploaded or, private, inverse_variance",
+        help="Weights of uploads: equal, uploaded or, private, inverse_variance or "
+        "inverse_deviation",
     )  # fmt: skip
 
     name: ClassVar[str] = "fedepm"
@@ -137,7 +142,7 @@ class FedEPM(Algorithm):
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
         found = Constants(
             *self.weights, self.c, self.alpha, STARTS.index(str(self.start)),
-            self.aggregation == "inverse_variance",
+            _BY_NOISE.get(str(self.aggregation), 0.0),
         )  # fmt: skip
         if plan is None:
             return found
@@ -186,8 +191,10 @@ class FedEPM(Algorithm):
             return None
         if self.aggregation == "uploaded":
             precision = np.where(np.isnan(scale), 0.0, 1.0)
-        else:
+        elif self.aggregation == "inverse_variance":
             precision = (np.nanmin(scale) / scale) ** 2
+        else:
+            precision = np.nanmin(scale) / scale
         return np.where(precision > NO_WEIGHT, precision, NO_WEIGHT)
 
     def solve(self, Z: Array, c: float, weights: Array | None = None) -> Array:
@@ -254,7 +261,7 @@ class Constants(NamedTuple):
     c: float
     alpha: float
     start: float
-    by_variance: float
+    by_noise: float
     no_weight: float = NO_WEIGHT
     clip: float = 0.0
     rounding: float = 0.0
@@ -277,8 +284,10 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
     read = reader(Constants)
 
     @device
-    def weigh(scale, by_variance, no_weight, weights):
-        """Weights of the uploads, the largest 1: their sum and the smallest."""
+    def weigh(scale, by_noise, no_weight, weights):
+        """Weights of the uploads, the largest 1: their sum and the smallest.
+
+        `by_noise` is the power of its inverse scale, 0 where they weigh alike."""
         least = np.inf
         for value in scale:
             if value == value:
@@ -288,8 +297,10 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
             weights[i] = 1.0
             if least < np.inf:
                 precision = 1.0 if scale[i] == scale[i] else 0.0
-                if by_variance:
+                if by_noise == 2.0:
                     precision = (least / scale[i]) ** 2
+                elif by_noise == 1.0:
+                    precision = least / scale[i]
                 weights[i] = precision if precision > no_weight else no_weight
             total += weights[i]
             smallest = min(smallest, weights[i])
@@ -301,7 +312,7 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
         c = min(k.lam / k.eta, largest_c)
         if weighted:
             p = state.weights
-            total, smallest = weigh(state.noise_scale, k.by_variance != 0.0, k.no_weight, p)
+            total, smallest = weigh(state.noise_scale, k.by_noise, k.no_weight, p)
             ens_serial(Z, c, p, total, smallest, False, state.x, state.ens_memory)
         else:
             ens_serial(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)

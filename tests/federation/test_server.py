@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedepm_fast import FedEPM, datasets, make_problem, run
-from fedepm_fast.algorithms import AtServer
+from fedepm_fast.algorithms import AGGREGATIONS, AtServer
 from fedepm_fast.federation import aggregation
 from fedepm_fast.federation._server_state import Folder
 from fedepm_fast.federation.aggregation import aggregate
@@ -614,7 +614,7 @@ def reference_point(server, Z, scales):
     return server.algorithm.aggregate(AtServer(0, Z, nobody, nobody, sizes, scales, Z[0]))
 
 
-@pytest.mark.parametrize("aggregation", ["equal", "uploaded", "inverse_variance"])
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
 def test_uploads_weigh_as_in_the_reference(aggregation, on_disk, tmp_path):
     algorithm = dataclasses.replace(PRIVATE, aggregation=aggregation)
