@@ -17,7 +17,7 @@ from ._run import RoundsTable
 
 if TYPE_CHECKING:
     from ..models import Model
-    from ..preparation import Preparation
+    from ..preparation import Preparation, Prepared
 
 
 def fit(
@@ -113,6 +113,30 @@ def fit(
     start: Annotated[
         Path | None, typer.Option(help="Model to start from.", metavar="MODEL")
     ] = None,
+    total_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Fit under differential privacy: what each client may spend. Needs --public.",
+            metavar="E",
+        ),
+    ] = None,
+    privacy_delta: Annotated[
+        float | None,
+        typer.Option(
+            help="With --total-epsilon: Gaussian noise at this delta; 0 takes Laplace noise, "
+            "whose guarantee is pure.",
+            show_default="1e-06",
+            metavar="D",
+        ),
+    ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --total-epsilon: JSON of the columns, their public bounds, or means and "
+            "deviations, or levels, as Preparation.public has them.",
+            metavar="FILE",
+        ),
+    ] = None,
     errors: Annotated[
         str | None,
         typer.Option(
@@ -144,7 +168,16 @@ def fit(
 
     tables.check_files(out, plot)
     check_errors(errors, level)
-    prepared = _preparation(drop, kind, reference, min_count)
+    prepared: Any = _preparation(drop, kind, reference, min_count)
+    if total_epsilon is not None or public is not None or privacy_delta is not None:
+        if total_epsilon is None:
+            raise ValueError("total_epsilon must be given with public and privacy_delta")
+        if drop or kind or reference or min_count != 1:
+            raise ValueError(
+                "public must say all there is of the columns: drop, kind, reference and min_count "
+                "are for fits that are not private"
+            )
+        prepared = _public(public)
     loss = _objective(objective, delta)
     begun = None if start is None else Model.load(start)
     rows = tables.read(table, separator, header, na, encoding, decimal, format, [label, client])
@@ -159,6 +192,7 @@ def fit(
             class_weight=class_weight, participation=participation, preparation=prepared,
             holdout=holdout, seed=seed, max_rounds=max_rounds, tol=tol, start=begun,
             callback=rounds,
+            total_epsilon=total_epsilon, delta=privacy_delta,
         )  # fmt: skip
     text = summary_of(model, errors, level)
     paths: list[Path] = []
@@ -173,7 +207,8 @@ def fit(
         print(repr(model) if quiet else text)
         if paths:
             print(common.wrote(paths))
-    if not (model.training["converged"] or model.training["unbounded"]):
+    how = model.training
+    if not ("privacy" in how or how["converged"] or how["unbounded"]):
         raise common.CommandFailed(model.notes[0])
     for note in model.notes:
         print(f"warning: {note}", file=sys.stderr)
@@ -209,6 +244,21 @@ def _preparation(
         drop=tuple(drop or ()), kinds=_pairs("kind", kind),
         reference=_pairs("reference", reference), min_count=min_count,
     )  # fmt: skip
+
+
+def _public(path: Path | None) -> Prepared:
+    """What a file declares public of the columns."""
+    from ..preparation import Preparation
+
+    if path is None:
+        raise ValueError("public must be given, a file that declares the columns")
+    try:
+        columns = json_module.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no file at {path}") from None
+    except ValueError as error:
+        raise ValueError(f"public must be a file of JSON, but {path} is none: {error}") from None
+    return Preparation.public(columns)
 
 
 def _objective(name: str | None, delta: float | None) -> Any:

@@ -19,7 +19,7 @@ from .._common.validation import (
     check_real,
 )
 from ..losses import Objective
-from ..preparation import Preparation
+from ..preparation import Preparation, Prepared
 from ..preparation._columns import level_text
 from ._holdout import held_out
 from ._model import Model, ModelWarning
@@ -41,13 +41,15 @@ def fit(
     sample_weight: Any = None,
     class_weight: str | Mapping[Any, float] | None = None,
     participation: float = 1.0,
-    preparation: Preparation | None = None,
+    preparation: Preparation | Prepared | None = None,
     holdout: float = 0.0,
     seed: int = 0,
     max_rounds: int = 500,
     tol: float = 1e-14,
     start: Model | None = None,
     callback: Callable[[Any], Any] | None = None,
+    total_epsilon: float | None = None,
+    delta: float | None = None,
 ) -> Model:
     """Fit a linear model to the rows of a table, which clients hold.
 
@@ -90,7 +92,7 @@ def fit(
     participation : float
         Share of the clients that take part in a round, in (0, 1].
     preparation : Preparation, optional
-        How columns become numbers.
+        How columns become numbers; with `total_epsilon` what `Preparation.public` declares.
     holdout : float
         Share of each client's rows, stratified by label, that is kept from the fit, at least 0
         and at most 0.9; ``model.comparison`` then has measures of them.
@@ -105,6 +107,12 @@ def fit(
         Where to start: its coefficients of columns of the same name.
     callback : callable, optional
         Called with a `RoundInfo` after each round, as that of `fedepm_fast.run`.
+    total_epsilon : float, optional
+        Fit under differential privacy: what each client may spend, for each of its records. The
+        model's ``training["privacy"]`` has the guarantee; there are no standard errors.
+    delta : float, optional
+        With `total_epsilon`, in [0, 1), 1e-6 by default: Gaussian noise; 0 takes Laplace noise,
+        whose guarantee is pure.
 
     Returns
     -------
@@ -118,12 +126,17 @@ def fit(
     Warns
     -----
     ModelWarning
-        If the fit did not converge, or there are no finite best coefficients.
+        If the fit did not converge, or there are no finite best coefficients; with
+        `total_epsilon` before the fit if its noise is expected to be larger than the signal, and
+        after it if the coefficients are hardly larger than noise.
     """
     check_choice("client_weight", client_weight, ("size", "equal"))
     seed = check_int("seed", seed, high=MAX_SEED)
     holdout = check_real("holdout", holdout, low=0.0, high=0.9)
-    if preparation is not None and not isinstance(preparation, Preparation):
+    private = total_epsilon is not None
+    if delta is not None and not private:
+        raise ArgumentValueError("delta", "needs total_epsilon")
+    if not private and preparation is not None and not isinstance(preparation, Preparation):
         raise ArgumentTypeError(
             "preparation", f"must be a Preparation, got {type(preparation).__name__}"
         )
@@ -133,6 +146,19 @@ def fit(
     if clients is not None:
         rows = _dealt(rows, clients, client, seed)
     loss = objective_for(rows.label, task, objective)
+    if private:
+        from ._private import fit_private
+
+        refused = {
+            "holdout": holdout > 0, "sample_weight": sample_weight is not None,
+            "class_weight": class_weight is not None, "participation": participation != 1,
+            "start": start is not None,
+        }  # fmt: skip
+        return fit_private(
+            rows, loss, positive, preparation, total_epsilon, delta, client_weight, beta, refused,
+            callback,
+        )  # fmt: skip
+    assert not isinstance(preparation, Prepared)
     classes = classes_of(rows.label, loss, positive)
     settings = Settings(
         loss, classes, preparation or Preparation(), client_weight,

@@ -18,13 +18,13 @@ from .._common.validation import ArgumentTypeError, ArgumentValueError, check_re
 from ..data import FederatedData
 from ..losses import Objective
 from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism
-from ..preparation import Prepared
+from ..preparation import INTERCEPT, Prepared
 from ..privacy.curvature import CurvatureSettings, curvature_settings
 from ..result import DivergenceWarning
 from ..runner import run
 from ._inference import Inference
-from ._model import INTERCEPT, Model
-from ._rows import Rows
+from ._model import Model, ModelWarning
+from ._rows import Rows, classes_of, coded
 
 Array = NDArray[np.float64]
 
@@ -47,91 +47,78 @@ _NO_ERRORS = (
 )
 
 
-class PrivacyWarning(UserWarning):
-    """The noise that a private fit needs is as large as what it is to find."""
-
-
-def check_private(
-    total_epsilon: Any, delta: Any, preparation: Any, objective: Objective, refused: dict[str, bool]
-) -> tuple[Mechanism, Prepared]:
-    """The mechanism of a private fit and its preparation, from the arguments of `fit`.
-
-    `refused` says which other arguments were given that a private fit does not take.
+def fit_private(
+    rows: Rows,
+    objective: Objective,
+    positive: Any,
+    preparation: Any,
+    total_epsilon: Any,
+    delta: Any,
+    client_weight: str,
+    beta: Any,
+    refused: dict[str, bool],
+    callback: Any = None,
+) -> Model:
+    """`fit` with a total epsilon; its arguments, and which of those it refuses were given.
 
     Raises
     ------
     ValueError, TypeError
         Naming the argument.
     """
-    epsilon = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
-    delta = check_real("delta", 1e-6 if delta is None else delta, low=0.0, high=1.0, open_high=True)
-    if not isinstance(preparation, Prepared) or not preparation.declared:
-        raise ArgumentTypeError(
-            "preparation",
-            "must be Preparation.public(columns) for a private fit: what is learned from the "
-            f"rows is not private, got {type(preparation).__name__}",
-        )
-    if objective.name not in LOSSES:
-        raise ArgumentValueError(
-            "objective",
-            f"must be {' or '.join(LOSSES)} for a private fit, whose gradients are bounded, "
-            f"got {objective.name}",
-        )
     for name, given in refused.items():
         if given:
             raise ArgumentValueError(
-                name, "must not be given for a private fit: no noise accounts for it"
+                name, "must not be given for a private fit, which does not account for it"
             )
-    mechanism: Mechanism = (
-        GaussianMechanism(total_epsilon=epsilon, delta=delta)
-        if delta
-        else LaplaceMechanism(total_epsilon=epsilon)
-    )
-    return mechanism, preparation
+    if objective.name not in LOSSES:
+        raise ArgumentValueError(
+            "objective",
+            f"must be {' or '.join(LOSSES)} for a private fit, whose gradients are bounded "
+            f"whatever the labels, got {objective.name}",
+        )
+    mechanism = _mechanism(total_epsilon, delta)
+    beta = check_real("beta", beta, low=0.0)
+    if not isinstance(preparation, Prepared) or not preparation.declared:
+        raise ArgumentTypeError(
+            "preparation",
+            "must be Preparation.public(columns) for a private fit, for what is learned from "
+            f"rows is not private, got {type(preparation).__name__}",
+        )
+    classes = classes_of(rows.label, objective, positive)
+    labels = coded(rows.label, classes)
+    known = ~np.isnan(labels)
+    rows, labels = rows.take(known), labels[known]
+    return train_private(
+        rows, labels, objective, classes, preparation, mechanism, client_weight, beta,
+        callback=callback, level=3,
+    )  # fmt: skip
 
 
-def fit_private(
+def _mechanism(total_epsilon: Any, delta: Any) -> Mechanism:
+    """Gaussian noise, or Laplace noise where delta is 0."""
+    epsilon = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
+    delta = check_real("delta", 1e-6 if delta is None else delta, low=0.0, high=1.0, open_high=True)
+    if delta:
+        return GaussianMechanism(total_epsilon=epsilon, delta=delta)
+    return LaplaceMechanism(total_epsilon=epsilon)
+
+
+def train_private(
     rows: Rows,
     labels: Array,
     objective: Objective,
     classes: tuple[Any, ...] | None,
     prepared: Prepared,
     mechanism: Mechanism,
-    *,
     client_weight: str = "size",
     beta: float = 0.0,
+    *,
     seed: int | None = None,
-    stacklevel: int = 2,
+    callback: Any = None,
+    level: int = 1,
 ) -> Model:
-    """A model of rows with a label, whose labels are coded.
-
-    Parameters
-    ----------
-    rows : Rows
-    labels : ndarray of shape (d,)
-    objective : Objective
-    classes : tuple or None
-    prepared : Prepared
-        Declared.
-    mechanism : Mechanism
-        With a total epsilon.
-    client_weight : {"size", "equal"}
-    beta : float
-    seed : int, optional
-        Of the noise, secret; by default from the operating system.
-    stacklevel : int
-        Of warnings.
-
-    Returns
-    -------
-    Model
-        Whose ``training["privacy"]`` is the guarantee.
-
-    Warns
-    -----
-    PrivacyWarning
-        Before the run, if the noise is expected to be larger than the signal.
-    """
+    """A model of rows whose labels are coded; `seed` is of the noise, and `level` of warnings."""
     order = np.argsort(rows.clients, kind="stable")
     rows, labels = rows.take(order), labels[order]
     sizes = np.bincount(rows.clients, minlength=len(rows.names))
@@ -142,8 +129,9 @@ def fit_private(
     settings = curvature_settings(
         mechanism, sizes, len(back), objective=loss, client_weight=client_weight
     )
-    if note := before(settings, mechanism, sizes, len(back), loss, client_weight):
-        warnings.warn(note, PrivacyWarning, stacklevel=stacklevel + 1)
+    note = before(settings, mechanism, sizes, len(back))
+    if note:
+        warnings.warn(note, ModelWarning, stacklevel=level + 1)
     features = np.asarray(prepared.transform(rows.table)) @ back
     data = FederatedData(
         features, labels, sizes, feature_names=prepared.feature_names, client_names=tuple(names)
@@ -153,26 +141,30 @@ def fit_private(
         warnings.simplefilter("ignore", DivergenceWarning)
         result = run(
             settings.algorithm, data, objective=loss, rounds=settings.rounds, seed=seed,
-            engine="reference", every_accuracy=False,
+            engine="reference", every_accuracy=False, callback=callback,
         )  # fmt: skip
     points = result.history["x"].reshape(-1, loss.n_outputs, len(back))
     w = points[-1] @ back.T
-    notes = tuple(filter(None, (note, after(settings, points[-1], prepared))))
-    n = w.size
     training = {
         "client_weight": client_weight, "beta": beta, "class_weight": None, "weighted": False,
         "participation": 1.0, "seed": None, "rounds": result.rounds, "max_rounds": settings.rounds,
         "gradient_norm": None, "tol": None, "converged": None, "unbounded": [], "holdout": 0.0,
-        "sent": {"preparation": 0, "rounds": n * result.rounds, "inference": 0},
-        "privacy": _privacy(result.settings["privacy"], settings, prepared, back),
+        "sent": {"preparation": 0, "rounds": w.size * result.rounds, "inference": 0},
+        "privacy": _privacy(
+            result.settings["privacy"], settings, prepared, back, loss.n_outputs
+        ),
     }  # fmt: skip
     clients = tuple(
         {"name": name, "rows": int(size), "weight": float(size)}
         for name, size in zip(names, sizes, strict=True)
     )
+    found = after(settings, points[-1], prepared)
+    if found and not note:
+        warnings.warn(found, ModelWarning, stacklevel=level + 1)
+    notes = tuple(filter(None, (note, found)))
     label, client = rows.called
     return Model(
-        loss, label, client, classes, prepared, w, _nothing(len(names), int(sizes.sum()) - n),
+        loss, label, client, classes, prepared, w, _nothing(len(names), int(sizes.sum()) - w.size),
         _null(points, settings, prepared, loss), clients, training, notes,
     )  # fmt: skip
 
@@ -212,12 +204,7 @@ def _penalised(
 
 
 def before(
-    settings: CurvatureSettings,
-    mechanism: Mechanism,
-    sizes: NDArray[np.int64],
-    p: int,
-    objective: Objective,
-    client_weight: str,
+    settings: CurvatureSettings, mechanism: Mechanism, sizes: NDArray[np.int64], p: int
 ) -> str:
     """What is to be known before a private run; empty if its noise is small enough."""
     if settings.rise <= TOO_MUCH:
@@ -245,12 +232,18 @@ def after(settings: CurvatureSettings, x: Array, prepared: Prepared) -> str:
 
 
 def _privacy(
-    found: dict[str, Any], settings: CurvatureSettings, prepared: Prepared, back: Array
+    found: dict[str, Any],
+    settings: CurvatureSettings,
+    prepared: Prepared,
+    back: Array,
+    outputs: int,
 ) -> dict[str, Any]:
     """The guarantee, what it takes as public, and the noise in the coefficients."""
     kept = {name: value for name, value in found.items() if name != "not_private"}
     unit = np.asarray(prepared.units) @ back
     noise = settings.deviation * np.sqrt((unit**2).sum(axis=1))
+    if outputs > 1:
+        noise *= math.sqrt(2.0)  # each class is told against the first
     mechanism = settings.algorithm.mechanism
     assert mechanism is not None
     return kept | {
@@ -286,4 +279,3 @@ def _null(
     if outputs == 1:
         return np.asarray(np.log(shares[0] / (1 - shares[0])))
     return np.asarray(np.log(shares) - np.log(shares).mean())
-

@@ -75,6 +75,9 @@ def facts(model: Model) -> list[tuple[str, str]]:
         spread = f"{math.sqrt(known.dispersion):.5g} on {known.df_residual:g} degrees of freedom"
         found.append(("residual sd", spread))
     sent = how["sent"]
+    if (privacy := how.get("privacy")) is not None:
+        told = f"{sent['rounds']:,} numbers in the rounds, all with noise, and nothing else"
+        return [*found, ("sent by a client", told), ("privacy", privacy["guarantee"])]
     found.append((
         "sent by a client",
         f"{sent['preparation']:,} numbers for the columns, {sent['rounds']:,} in the rounds, "
@@ -109,6 +112,8 @@ def _objective(model: Model) -> str:
 
 def _fit(model: Model) -> str:
     how = model.training
+    if "privacy" in how:
+        return f"{how['rounds']} rounds, which epsilon, rows and columns gave"
     done = "converged" if how["converged"] else "not converged"
     if how["unbounded"]:
         done = "no finite optimum, ended"
@@ -128,6 +133,9 @@ def coefficient_rows(model: Model, kind: str | None, level: float) -> list[list[
     head = ["", "coefficient"]
     if known is not None:
         head += ["std. error", letter, "p", f"{100 * level:g} % interval"]
+    noise = model.training.get("privacy", {}).get("noise")
+    if noise is not None:
+        head.append("noise (sd)")
     rows = [head]
     for k, values in enumerate(told):
         if len(model.coef) > 1:
@@ -143,6 +151,8 @@ def coefficient_rows(model: Model, kind: str | None, level: float) -> list[list[
                     p_text(known["p_value"][at]),
                     f"{figure(known['low'][at])} to {figure(known['high'][at])}",
                 ]  # fmt: skip
+            if noise is not None:
+                row.append(figure(noise[model.feature_names[j]], 2))
             rows.append(row)
     return rows
 
