@@ -184,15 +184,17 @@ def fit(
     for name in drop or ():
         rows.column(name, "drop")
     common.announce_compilation()
-    rounds = RoundsTable("curvature", keep=False) if common.live(quiet or json) else None
-    with tables.warnings_told(), rounds or nullcontext():
+    private = total_epsilon is not None
+    # Of a private fit nothing is shown that it does not release.
+    live = common.live(quiet or json) and not private
+    rounds = RoundsTable("curvature", keep=False) if live else None
+    with tables.warnings_told(at_once=private), rounds or nullcontext():
         model = fitted(
             rows, label, client, clients=clients, task=task, positive=positive, objective=loss,
             client_weight=client_weight, beta=beta, sample_weight=sample_weight,
             class_weight=class_weight, participation=participation, preparation=prepared,
             holdout=holdout, seed=seed, max_rounds=max_rounds, tol=tol, start=begun,
-            callback=rounds,
-            total_epsilon=total_epsilon, delta=privacy_delta,
+            callback=rounds, total_epsilon=total_epsilon, delta=privacy_delta,
         )  # fmt: skip
     text = summary_of(model, errors, level)
     paths: list[Path] = []
@@ -207,8 +209,9 @@ def fit(
         print(repr(model) if quiet else text)
         if paths:
             print(common.wrote(paths))
-    how = model.training
-    if not ("privacy" in how or how["converged"] or how["unbounded"]):
+    if private:
+        return
+    if not (model.training["converged"] or model.training["unbounded"]):
         raise common.CommandFailed(model.notes[0])
     for note in model.notes:
         print(f"warning: {note}", file=sys.stderr)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -86,18 +86,29 @@ def check_files(out: Path | None, plot: Path | None) -> None:
 
 
 @contextmanager
-def warnings_told() -> Iterator[None]:
-    """Say what the block warns of on standard error; what models warn of they say themselves."""
+def warnings_told(*, at_once: bool = False) -> Iterator[None]:
+    """Say what the block warns of on standard error, after it or `at_once`.
+
+    What models warn of they say themselves, but not at once.
+    """
     import warnings
 
     from ..models import ModelWarning
 
-    with warnings.catch_warnings(record=True) as found:
+    told: list[str] = []
+
+    def tell(message: Any, category: type[Warning], *_: Any) -> None:
+        if str(message) in told or (not at_once and issubclass(category, ModelWarning)):
+            return
+        told.append(str(message))
+        if at_once:
+            print(f"warning: {message}", file=sys.stderr, flush=True)
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = tell
         yield
-    for text in dict.fromkeys(
-        str(one.message) for one in found if not isinstance(one.message, ModelWarning)
-    ):
+    for text in () if at_once else told:
         print(f"warning: {text}", file=sys.stderr)
 
 

@@ -162,6 +162,11 @@ def remarks(model: Model, kind: str | None) -> list[str]:
     known = model.inference
     used = known.default if kind is None else kind
     found = []
+    if "privacy" in model.training:
+        found.append(
+            "noise (sd): about what it leaves in a coefficient, if columns vary as declared, "
+            "numbers within bounds by a quarter of their range"
+        )
     if used is None:
         others = " or ".join(f"kind={name!r}" for name in known.covariances)
         hint = f"; {others} has errors that hold without one" if others else ""
