@@ -106,7 +106,7 @@ def warnings_told(*, at_once: bool = False) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = tell
+        warnings.showwarning = tell  # type: ignore[assignment]
         yield
     for text in () if at_once else told:
         print(f"warning: {text}", file=sys.stderr)
