@@ -29,8 +29,8 @@ def write_archive(
         np.savez(file, header=text, **arrays, digest=digest)  # type: ignore[arg-type]
 
 
-def read_archive(path: Path, names: Sequence[str]) -> tuple[dict[str, Any], list[Array]]:
-    """The header and the arrays of these names.
+def read_archive(path: Path, names: Sequence[str] | None) -> tuple[dict[str, Any], list[Array]]:
+    """The header and the arrays of these names; None for those that its "arrays" names.
 
     Raises
     ------
@@ -39,10 +39,12 @@ def read_archive(path: Path, names: Sequence[str]) -> tuple[dict[str, Any], list
     """
     try:
         saved = read_arrays(path)
-        text, arrays = str(saved["header"]), [saved[name] for name in names]
+        text = str(saved["header"])
+        header = dict(json.loads(text))
+        arrays = [saved[name] for name in (header["arrays"] if names is None else names)]
         if str(saved["digest"]) != _digest(text, arrays):
             raise ValueError("its digest is another")
-        return dict(json.loads(text)), arrays
+        return header, arrays
     except KeyError as error:
         raise ValueError(f"it has no {error}") from None
     except (OSError, MemoryError, RecursionError, TypeError) as error:

@@ -50,6 +50,12 @@ class Quadratics(Protocol):
     def update(self, S: Clients, steps: Array, turns: Array, hessians: Mapping[int, Array]) -> None:
         """Clients moved by `steps` (s, n), their gradients by `turns`; some sent a Hessian."""
 
+    def admit(self, row: int, curvature: Array) -> None:
+        """A client more, before that of `row`: its B_i, as `CurvatureFedEPM.models_of` takes it."""
+
+    def dismiss(self, row: int) -> None:
+        """A client less."""
+
     def state(self) -> dict[str, Any]:
         """What it has learnt, for files."""
 
@@ -93,6 +99,12 @@ class Common:
 
     def update(self, S: Clients, steps: Array, turns: Array, hessians: Mapping[int, Array]) -> None:
         """Nothing is learnt."""
+
+    def admit(self, row: int, curvature: Array) -> None:
+        raise NotImplementedError("the metric of all is that of those who were there at first")
+
+    def dismiss(self, row: int) -> None:
+        raise NotImplementedError("the metric of all is that of those who were there at first")
 
     def state(self) -> dict[str, Array]:
         return {}
@@ -166,6 +178,12 @@ class Hessians:
         for i, hessian in hessians.items():
             self.M[i] = hessian
 
+    def admit(self, row: int, curvature: Array) -> None:
+        self.M, self.B = (np.insert(a, row, curvature, axis=0) for a in (self.M, self.B))
+
+    def dismiss(self, row: int) -> None:
+        self.M, self.B = (np.delete(a, row, axis=0) for a in (self.M, self.B))
+
     def state(self) -> dict[str, Array]:
         return {"M": self.M, "B": self.B}
 
@@ -197,8 +215,7 @@ class Secants:
         m, n = self.B.shape
         self.steps, self.turns = np.zeros((m, memory, n)), np.zeros((m, memory, n))
         self.count = np.zeros(m, np.int64)
-        self._scale = np.ones(m)
-        self._wide, self._core = [np.empty((0, n))] * m, [np.empty((0, 0))] * m
+        self._correct_all()
 
     def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
         in_m = in_b = 0.0
@@ -260,6 +277,23 @@ class Secants:
     def restore(self, state: Mapping[str, Array]) -> None:
         self.B, self.steps, self.turns = (np.array(state[k]) for k in ("B", "steps", "turns"))
         self.count = np.array(state["count"], np.int64)
+        self._correct_all()
+
+    def admit(self, row: int, curvature: Array) -> None:
+        self.B = np.insert(self.B, row, curvature, axis=0)
+        self.steps, self.turns = (np.insert(a, row, 0.0, axis=0) for a in (self.steps, self.turns))
+        self.count = np.insert(self.count, row, 0)
+        self._correct_all()
+
+    def dismiss(self, row: int) -> None:
+        self.B, self.count = np.delete(self.B, row, axis=0), np.delete(self.count, row)
+        self.steps, self.turns = (np.delete(a, row, axis=0) for a in (self.steps, self.turns))
+        self._correct_all()
+
+    def _correct_all(self) -> None:
+        m, n = self.B.shape
+        self._scale = np.ones(m)
+        self._wide, self._core = [np.empty((0, n))] * m, [np.empty((0, 0))] * m
         for i in np.flatnonzero(self.count).tolist():
             self._correct(i)
 

@@ -156,6 +156,34 @@ class Surrogates:
         if estimate / len(self.F) < self.least:
             self.best, self.least = self.x.copy(), estimate / len(self.F)
 
+    # Who comes and goes ------------------------------------------------------------------
+
+    def admit(self, row: int, value: float, gradient: Array, curvature: Array) -> None:
+        """A client more, before that of `row`, with what it said of the last point."""
+        assert self.models is not None
+        self.X = np.insert(self.X, row, self.x, axis=0)
+        self.G = np.insert(self.G, row, gradient, axis=0)
+        self.F = np.insert(self.F, row, value)
+        self.models.admit(row, curvature)
+        self._reconsider()
+
+    def dismiss(self, row: int) -> None:
+        """A client less: nothing that it said counts any more."""
+        assert self.models is not None
+        self.X, self.G, self.F = (np.delete(a, row, axis=0) for a in (self.X, self.G, self.F))
+        self.models.dismiss(row)
+        self._reconsider()
+
+    def _reconsider(self) -> None:
+        """f is another one: what it is at the best point the models say."""
+        self.quiet = 0
+        if len(self.F):
+            assert self.models is not None
+            steps = self.best - self.X
+            estimate = float((self.F + (self.G * steps).sum(axis=1)).sum())
+            estimate += self.models.forms(np.arange(len(self.F)), steps)[0]
+            self.least = estimate / len(self.F)
+
     # Kept -------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,20 +13,22 @@ import numpy as np
 from .._common.parameters import choice, integer, param, real
 from .._common.validation import check_choice
 from ..objectives import Problem
-from ..objectives._curvature import packed_bounds
+from ..objectives._curvature import bound_block, packed, packed_bounds
 from ..participation import clients_per_round
 from ._base import Algorithm
-from ._coordinates import coordinates_of
+from ._coordinates import Coordinates, coordinates_of
+from ._operators import ens as reference_ens
 from ._quadratics import Common, Hessians, Quadratics, Secants
 from ._surrogates import Surrogates
 from ._views import Array, Sized
+from ._whitened import Whitened, mean_coordinates
 
 #: What a client's penalty is measured in, see `CurvatureFedEPM`.
 COORDINATES = ("auto", "renewed", "secant", "whitened", "columns", "given")
 #: Those with one metric for all clients, by the names that `coordinates_of` has.
 _COMMON = {"whitened": "dense", "columns": "columns", "given": "identity"}
 #: Columns beyond which whitening knows the leading directions only.
-_WHOLE = 1000
+WHOLE = 1000
 #: Where Hessians are sent: so many parameters at most, and so many numbers of all clients.
 _PARAMETERS, _NUMBERS = 1000, 20_000_000
 
@@ -149,17 +152,55 @@ class CurvatureFedEPM(Algorithm):
         """What clients say of their curvature before the first round."""
         m, bounded = problem.n_clients, problem.has_lipschitz
         if self.coordinates in _COMMON:
-            kind = _COMMON[self.coordinates]
-            if kind == "dense" and problem.data.n_features > _WHOLE:
-                kind = "truncated"
-            options = {} if ens is None else {"solve": ens}
-            return Common(m, coordinates_of(problem, kind), self.lam, **options)
+            return Common(m, self._common(problem, start), self.lam, ens or reference_ens)
+        if self.coordinates == "secant" and not isinstance(problem, Problem):
+            bounded = False  # callables have a user's word of it
+        curvatures = np.asarray(self.curvatures(problem, start))
+        return self.models_of(curvatures, problem.n_parameters, bounded=bounded)
+
+    def curvatures(self, problem: Problem, start: Array) -> Iterable[Array]:
+        """What each client says of its curvature, one after the other; see `models_of`."""
+        clients = range(problem.n_clients)
         if self.coordinates == "secant":
-            known = bounded and isinstance(problem, Problem)  # callables have a user's word of it
-            return Secants(problem.column_bounds(start), self.memory, bounded=known)
-        everyone = np.arange(m)
-        bounds = packed_bounds(problem) if bounded else problem.packed_hessians(everyone, start)
-        return Hessians(bounds, problem.n_parameters, bounded=bounded)
+            return problem.column_bounds(start)
+        if self.coordinates == "whitened":
+            return (packed(bound_block(problem, i)) for i in clients)
+        if problem.has_lipschitz:
+            return packed_bounds(problem)
+        return problem.packed_hessians(clients, start)
+
+    def _common(self, problem: Problem, start: Array) -> Coordinates:
+        """The coordinates of all clients."""
+        kind, p = _COMMON[self.coordinates], problem.data.n_features
+        if kind != "dense":
+            return coordinates_of(problem, kind)
+        if p > WHOLE:
+            return coordinates_of(problem, "truncated")
+        return mean_coordinates(self.curvatures(problem, start), p, problem.objective.n_outputs)
+
+    def models_of(
+        self, curvatures: Array, n: int, *, bounded: bool, copies: int = 1, ens: Any = None
+    ) -> Quadratics:
+        """The models of clients of which each has sent what is known of its curvature.
+
+        Parameters
+        ----------
+        curvatures : ndarray of shape (m, any)
+            For ``"renewed"`` a bound of the Hessian of f_i, packed, or the Hessian at the start
+            where nothing bounds it; for ``"secant"`` a diagonal that bounds it; for ``"whitened"``
+            a bound, of which one of equal diagonal blocks is enough, packed.
+        n : int
+            Parameters.
+        bounded : bool
+            Whether these are bounds.
+        copies : int
+            Equal diagonal blocks.
+        """
+        if self.coordinates == "secant":
+            return Secants(curvatures, self.memory, bounded=bounded)
+        if self.coordinates == "whitened":
+            return Whitened(curvatures, n // copies, copies, self.lam, ens or reference_ens)
+        return Hessians(curvatures, n, bounded=bounded)
 
     @property
     def sends_hessians(self) -> bool:

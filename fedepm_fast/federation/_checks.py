@@ -21,6 +21,11 @@ def resolve(algorithm: Algorithm, clients: int, features: int) -> Algorithm:
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be FedEPM(...), got {type(algorithm).__name__}")
+    if algorithm.keeps_models:
+        raise ValueError(
+            f"algorithm must be another one than {type(algorithm).__name__}: a CurvatureServer and "
+            "a CurvatureClient have that"
+        )
     if algorithm.keeps or algorithm.shares:
         kinds = ", ".join((*algorithm.keeps, *algorithm.shares))
         raise ValueError(

@@ -1,18 +1,9 @@
-"""A server's folder: what it was told outlives it, and what is damaged is refused.
+"""The folder of a server of uploads: what it was told outlives it, what is damaged is refused.
 
-======================  =========================================================================
-``lock``                whose folder it is, while that process lives
-``state.npz``           round, members, scales, and the checksums of their uploads, as the last
-                        round ended; replaced whole
-``uploads.npy``         every client's last upload, shape (m, n): reserved in full, memory-mapped
-``journal-<round>``     what has come since, in order: who joined and left, the point of the open
-                        round, its uploads
-======================  =========================================================================
-
-An entry of the journal is with the system before anything else happens, and so outlives the
-process; `Folder.append` waits for the disk where asked to. The array takes a round's uploads only
-once the journal that holds them is on the disk, so that every row is whole in one or the other.
-Only the owner can read the files: they hold every client's upload.
+Beside what every `Folder` has there is ``uploads.npy``, every client's last upload, shape (m, n):
+reserved in full, and memory-mapped. ``state.npz`` has the members, the scales of their noise, and
+checksums of the uploads. The array takes a round's uploads only once the journal that holds them
+is on the disk, so that every row is whole in one or the other.
 """
 
 from __future__ import annotations
@@ -22,132 +13,51 @@ import errno
 import io
 import json
 import os
-import weakref
 import zlib
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.archives import read_archive, read_without_digest, write_archive
-from .._common.files import check_writable_folder, lock, naming, remove_drafts, sync, unlock
+from .._common.archives import read_without_digest
+from .._common.files import naming, remove_drafts, sync
+from ._folder import Entry, Event, Folder
 from ._journal import BLOCK_BYTES, Journal, write
 
 Array = NDArray[Any]
 
 
-class Event(IntEnum):
-    """What can happen to a server."""
-
-    JOIN = 1
-    LEAVE = 2
-    OPEN = 3
-    """A round is opened at the row, its point."""
-    RECEIVE = 4
-
-
-class Entry(NamedTuple):
-    """Of a journal."""
-
-    event: Event
-    client: int
-    """-1 if of none."""
-    scale: float
-    """Of the upload's noise."""
-    row: Array
-    """Shape (n,); zeros if there is none."""
-
-
-class Folder:
-    """The folder of one server, which is locked until `close`, or the end of the process.
+class Uploads(Folder):
+    """The folder of a server that keeps every client's last upload.
 
     Parameters
     ----------
-    path : path-like
-        Made if need be.
-    settings : mapping
-        What the server's results depend on, JSON-able: a state of others is refused.
+    path, settings, dtype
+        As of `Folder`.
     shape : (int, int)
         Clients m, and features n.
-    dtype : dtype
-        Of uploads.
-
-    Raises
-    ------
-    ValueError
-        If `path` holds anything else, or a state that is damaged.
-    RuntimeError
-        If it is another server's.
-    OSError
-        Naming the file, if there is no space for it.
     """
+
+    _made = ("state.npz", "journal-0", "uploads.npy", "lock")
 
     def __init__(
         self, path: str | os.PathLike[str], settings: Mapping[str, Any], shape: tuple[int, int],
         dtype: np.dtype[Any],
     ) -> None:  # fmt: skip
-        self._settings, self._shape, self._dtype = dict(settings), shape, dtype
-        new = not os.path.lexists(path)
-        try:
-            self._open(path)
-        except BaseException:
-            if new:
-                with contextlib.suppress(OSError):  # by now others may have put something there
-                    os.rmdir(path)
-            raise
-
-    def _open(self, path: str | os.PathLike[str]) -> None:
-        self.path = check_writable_folder("path", path).resolve()
-        self._lock_path = str(self.path / "lock")
-        had = {entry.name for entry in self.path.iterdir()}
-        try:
-            handle = lock(self._lock_path, wait=False)
-        except BlockingIOError:
-            holder = Path(self._lock_path).read_text(errors="replace").strip() or "unknown"
-            raise RuntimeError(
-                f"path is in use by another server, of process {holder}: {path}; close that one, "
-                "or end its process"
-            ) from None
-        self._handles = [handle]
-        made = os.fstat(handle)
-        self._lock_id = made.st_dev, made.st_ino
-        self._release = weakref.finalize(self, _release, self._handles, os.getpid())
-        _open.add(self)
-        with contextlib.suppress(OSError):  # it is for the message above
-            os.truncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
-        had |= {entry.name for entry in self.path.iterdir()} - {"lock"}
-        try:
-            self._restore()
-        except BaseException:
-            if "state.npz" not in had:
-                # Under the lock, and first what the others must not be missing beside.
-                for name in ("state.npz", "journal-0", "uploads.npy", "lock"):
-                    if name not in had:
-                        (self.path / name).unlink(missing_ok=True)
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Give the folder free."""
-        self._release()
+        self._shape = shape
+        super().__init__(path, settings, shape[1], dtype)
 
     # What is kept -----------------------------------------------------------------------
 
     def append(
         self, event: Event, client: int, scale: float, row: Array | None, *, durable: bool
-    ) -> None:
-        """Write an entry down; nothing has changed if this raises.
-
-        It outlives the process, and a loss of power as well with `durable`.
-        """
-        self._check_mine()
-        total = self._journal.append(event, client, scale, row, durable)
+    ) -> int:
+        total = super().append(event, client, scale, row, durable=durable)
         if event is Event.JOIN:
             self._sums[client] = total
+        return total
 
     def entries(self) -> Iterator[Entry]:
         """What has happened since the last round ended, and what is in the array by then.
@@ -180,7 +90,7 @@ class Folder:
 
         If this raises, the round goes on, and may be ended again.
         """
-        self._check_mine()
+        self.check_mine()
         self._journal.sync()
         taken = np.zeros(self._shape[0], bool)
         taken[accepted] = True
@@ -199,20 +109,8 @@ class Folder:
         self, tau: int, members: NDArray[np.bool_], scales: Array, sums: NDArray[np.uint32]
     ) -> None:
         """Make what is in the array the state, with an empty journal."""
-        journal = Journal.new(self._journal_path(tau), self._shape[1], self._dtype)
-        try:
-            write_archive(
-                self.path / "state.npz",
-                {"settings": self._settings, "tau": tau},
-                {"members": members, "scales": scales, "sums": sums},
-                durable=True,
-                private=True,
-            )
-        except BaseException:
-            os.close(journal.handle)
-            raise
-        self._use(journal)
-        self.tau, self.members, self.scales, self._sums = tau, members.copy(), scales.copy(), sums
+        self._write(tau, {"members": members, "scales": scales, "sums": sums})
+        self.members, self.scales, self._sums = members.copy(), scales.copy(), sums
         self._tidy()
 
     def _restore(self) -> None:
@@ -233,20 +131,14 @@ class Folder:
         self._tidy()
 
     def _load(self, state: Path) -> None:
-        try:
-            header, arrays = read_archive(state, ["members", "scales", "sums"])
-        except ValueError as error:
-            old = _before_journals(state, self._shape[0])
-            if old is None:
-                raise ValueError(f"path must hold a server's state: {state}: {error}") from None
+        old = _before_journals(state, self._shape[0])
+        if old is None:
+            arrays = list(self._read(["members", "scales", "sums"]).values())
+        else:
             header, arrays, self._inbox = old
-        found = header["settings"]
-        for name, value in self._settings.items():
-            if found.get(name) != value:
-                raise ValueError(
-                    f"path holds a run with {name} = {found.get(name)!r}, got {value!r}: {state}"
-                )
-        self.tau, (self.members, self.scales, self._sums) = int(header["tau"]), arrays
+            self._check_settings(header["settings"])
+            self.tau = int(header["tau"])
+        self.members, self.scales, self._sums = arrays
         path = self._journal_path(self.tau)
         if self._inbox is None:
             self._use(Journal(path, self._shape[1], self._dtype))
@@ -281,58 +173,10 @@ class Folder:
             path.chmod(0o600)
         return np.lib.format.open_memmap(path, "r+")
 
-    def _journal_path(self, tau: int) -> Path:
-        return self.path / f"journal-{tau}"
-
-    def _use(self, journal: Journal) -> None:
-        for handle in self._handles[1:]:
-            os.close(handle)
-        self._handles[1:] = [journal.handle]
-        self._journal = journal
-
     def _tidy(self) -> None:
-        """Remove what a kill may have left, and what the state has taken."""
-        remove_drafts(self.path / "state.npz")
+        super()._tidy()
         remove_drafts(self.path / "uploads.npy")
-        for path in [*self.path.glob("journal-*"), self.path / "inbox.npy"]:
-            if path != self._journal.path:
-                path.unlink(missing_ok=True)
-
-    def _check_mine(self) -> None:
-        if not self._release.alive:
-            raise RuntimeError(
-                f"the server is closed, or is that of the process that this one was forked from: "
-                f"{self.path}"
-            )
-        try:
-            found = os.stat(self._lock_path)
-            mine = (found.st_dev, found.st_ino) == self._lock_id
-        except FileNotFoundError:
-            mine = False
-        if not mine:
-            raise RuntimeError(
-                f"the server's folder is no longer its own: {self._lock_path} was removed"
-            )
-
-
-#: Those of this process.
-_open: weakref.WeakSet[Folder] = weakref.WeakSet()
-
-
-def _release(handles: list[int], owner: int) -> None:
-    # A child must not end the lock of its parent; nor shall it keep it when that dies.
-    (unlock if os.getpid() == owner else os.close)(handles[0])
-    for handle in handles[1:]:
-        os.close(handle)
-
-
-def _close_in_child() -> None:
-    for folder in list(_open):
-        folder.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)
+        (self.path / "inbox.npy").unlink(missing_ok=True)
 
 
 def _reserve(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import os
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from .._common.validation import check_int, check_real
 from ..algorithms import Algorithm, AtServer
 from ..kernels.ens import ens
-from ..participation import clients_per_round, select
 from ..randomness import CounterRandomness
-from ._checks import is_int, resolve, scale_fault, upload_fault
-from ._server_state import Event, Folder
+from ._checks import resolve, scale_fault, upload_fault
+from ._folder import Event
+from ._rounds import Round, Rounds
+from ._server_state import Uploads
 from .aggregation import aggregate
 
 Array = NDArray[Any]
@@ -38,17 +39,7 @@ log = logging.getLogger(__name__)
 _UNKNOWN = np.empty(0, np.int64)
 
 
-class Round(NamedTuple):
-    """What the selected clients need to know."""
-
-    tau: int
-    x: Array
-    """The server's point, shape (n,)."""
-    clients: NDArray[np.intp]
-    """Who takes part, in increasing order."""
-
-
-class Server:
+class Server(Rounds[float, Round]):
     """The server's state: every client's last upload, the members, and the round.
 
     Parameters
@@ -122,66 +113,24 @@ class Server:
         # Not a method of this server, which would live on, and with it its lock, until collected.
         self._hooks = self.algorithm.with_kernels(partial(_ens, threads=self.threads))
         self._by_kernels = self._hooks is not self.algorithm
-        self._randomness = CounterRandomness(seed, trial)
-        if self.algorithm.coverage_rounds is not None:
-            for k in range(m, 0, -1):  # so many members there may be
-                self.algorithm.check_coverage(k)
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.float64, np.float32):
             raise TypeError(f"dtype must be float64 or float32, got {self.dtype}")
         self.largest = None if largest is None else check_real("largest", largest, low=0.0)
-        self.tau = 0
-        self._members = np.zeros(m, bool)
+        super().__init__(m, self.algorithm, CounterRandomness(seed, trial), sync=sync)
         #: Of the noise of every client's last upload, shape (m,); NaN for the first ones.
         self.scales = np.full(m, np.nan)
-        #: Who will be a member, and the scale of the noise of the upload.
-        self._joined: dict[int, float] = {}
-        self._open: Round | None = None
         self._x: Array | None = None
-        #: The last selection, and the round and the number of members that it is of.
-        self._selection: tuple[tuple[int, int], NDArray[np.intp]] | None = None
-        #: Selected in the open round, shape (m,).
-        self._asked = np.zeros(m, bool)
-        #: Selected clients whose reply was accepted (its noise's scale), or refused, in this round.
-        self._accepted: dict[int, float] = {}
-        self._refused: set[int] = set()
-        self._sync = bool(sync)
         #: Every client's last upload, shape (m, n).
         self.Z: Array
-        self._folder: Folder | None = None
+        self._folder: Uploads | None = None
         if path is None:
             self.Z = np.zeros((m, n), self.dtype)
         else:
-            self._folder = Folder(path, self._settings(), (m, n), self.dtype)
+            self._folder = Uploads(path, self._settings(), (m, n), self.dtype)
             self._restore(self._folder)
 
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give the folder free for another server; this one can no longer be changed."""
-        if self._folder is not None:
-            self._folder.close()
-
     # What is known ----------------------------------------------------------------------
-
-    @property
-    def members(self) -> NDArray[np.intp]:
-        """The clients that count, in increasing order."""
-        return np.flatnonzero(self._members)
-
-    @property
-    def awaited(self) -> NDArray[np.intp]:
-        """Of the open round, the selected members without an accepted upload, in increasing order.
-
-        Whom a restarted server still has to ask.
-        """
-        selected = [] if self._open is None else self._open.clients.tolist()
-        missing = [i for i in selected if self._members[i] and i not in self._accepted]
-        return np.array(missing, np.intp)
 
     @property
     def x(self) -> Array:
@@ -234,13 +183,6 @@ class Server:
         self._do(Event.RECEIVE, int(client), 1.0 if scale is None else float(scale), upload)
         return True
 
-    def reject(self, client: Any, fault: str) -> bool:
-        """Log that something of `client` is not used, and why; False."""
-        if self._open is not None and is_int(client):
-            self._refused.add(int(client))
-        log.warning("round %d: client %s rejected: %s", self.tau, client, fault)
-        return False
-
     def close_round(self) -> NDArray[np.intp]:
         """End the round: the clients whose uploads were accepted, in increasing order.
 
@@ -248,9 +190,7 @@ class Server:
         """
         if self._open is None:
             raise RuntimeError("no round is open")
-        for client in self._open.clients.tolist():
-            if client not in self._accepted and client not in self._refused:
-                self.reject(client, "no reply in time")
+        self._name_silent()
         accepted = np.array(sorted(self._accepted), np.intp)
         members, scales = self._members.copy(), self.scales.copy()
         members[list(self._joined)] = True
@@ -282,25 +222,7 @@ class Server:
         self._do(Event.JOIN, int(client), np.nan if scale is None else float(scale), upload)
         return True
 
-    def leave(self, client: int) -> None:
-        """Forget a member's upload; it may join again. A round that is open goes on."""
-        fault = self._unknown(client)
-        if fault:
-            raise ValueError(f"client must be one of 0 to {len(self._members) - 1}: {fault}")
-        if self._members[client] or client in self._joined:
-            self._do(Event.LEAVE, int(client))
-            log.info("round %d: client %s left", self.tau, client)
-
     # What happens -----------------------------------------------------------------------
-
-    def _do(
-        self, event: Event, client: int = -1, scale: float = np.nan, row: Array | None = None
-    ) -> None:
-        """Write down what happens, and only then let it happen."""
-        if self._folder is not None:
-            durable = event is Event.OPEN or (event is not Event.RECEIVE and self._sync)
-            self._folder.append(event, client, scale, row, durable=durable)
-        self._happen(event, client, scale, row)
 
     def _happen(self, event: Event, client: int, scale: float, row: Array | None) -> None:
         if event is Event.JOIN:
@@ -319,27 +241,15 @@ class Server:
                 self._x = None
         elif event is Event.OPEN:
             members = self.members
-            chosen = members[self._select(len(members))]
-            self._asked = np.zeros(self._shape[0], bool)
-            self._asked[chosen] = True
-            self._accepted, self._refused = {}, set()
             assert row is not None
-            self._open, self._x = Round(self.tau, row, chosen), row
+            self._begin_round(Round(self.tau, row, members[self._select(len(members))]))
+            self._x = row
         else:
             if self._folder is None:  # else the journal has it until the round ends
                 self.Z[client] = row
             self._accepted[client] = scale
 
-    def _select(self, members: int) -> NDArray[np.intp]:
-        """Whom of so many members this round selects: asked by the aggregation and its opening."""
-        of = self.tau, members
-        if self._selection is None or self._selection[0] != of:
-            count = clients_per_round(self.algorithm.participation, members)
-            coverage = self.algorithm.coverage_rounds
-            self._selection = of, select(self._randomness, *of, count, coverage)
-        return self._selection[1]
-
-    def _restore(self, folder: Folder) -> None:
+    def _restore(self, folder: Uploads) -> None:
         self.tau, self.Z = folder.tau, folder.Z
         self._members, self.scales = folder.members.copy(), folder.scales.copy()
         try:
@@ -355,24 +265,6 @@ class Server:
             log.info("restored round %d with %d clients", self.tau, self._members.sum())
 
     # Faults -----------------------------------------------------------------------------
-
-    def _unknown(self, client: Any) -> str:
-        m = self._shape[0]
-        if not is_int(client) or not 0 <= client < m:
-            return f"clients are numbered 0 to {m - 1}, got {client!r}"
-        return ""
-
-    def _stale(self, tau: Any, client: Any) -> str:
-        if self._open is None:
-            return f"no round is open, got an upload of round {tau!r}"
-        fault = self._unknown(client)
-        if fault:
-            return fault
-        if not is_int(tau) or tau != self.tau:
-            return f"upload must be of round {self.tau}, got round {tau!r}"
-        if not self._asked[client] or not self._members[client]:
-            return "it was not selected"
-        return "it has replied already" if client in self._accepted else ""
 
     def _fault(self, upload: Any) -> str:
         return upload_fault(upload, self._shape[1], self.dtype, self.largest)

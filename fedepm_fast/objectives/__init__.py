@@ -17,6 +17,7 @@ from ..losses.logistic import Logistic
 from ..losses.multinomial import Multinomial
 from ..losses.scalar import ScalarLoss
 from ..losses.squared_hinge import SquaredHinge
+from ._client import ClientProblem
 from ._optimum import Optimum
 from ._problem import CLIENT_WEIGHTS, Problem
 
@@ -24,6 +25,7 @@ __all__ = [
     "CLIENT_WEIGHTS",
     "OBJECTIVES",
     "REGULARIZERS",
+    "ClientProblem",
     "Huber",
     "LeastSquares",
     "Logistic",

@@ -88,7 +88,7 @@ def packed_hessians(problem: Problem, clients: Any, x: Array) -> Array:
     """As `Problem.packed_hessians` says."""
     data, objective = problem.data, problem.objective
     found = np.empty((len(clients), len(triangle(problem.n_parameters)[0])))
-    if objective.n_outputs > 1 or data.is_sparse:
+    if objective.n_outputs > 1 or data.is_sparse or not len(clients):
         for row, i in enumerate(clients):
             found[row] = packed(problem.hessian(i, x))
         return found

@@ -80,15 +80,21 @@ class Problem:
     @cached_property
     def client_weights(self) -> Array:
         """Weight of each client in f, c_i, shape (m,); their sum is m."""
-        sums = self.data.weight_sums
-        if self.client_weight == "equal":
-            return np.ones(len(sums))
-        return sums * len(sums) / sums.sum()
+        (m, s), sums = self._whole, self.data.weight_sums
+        return np.ones(len(sums)) if self.client_weight == "equal" else sums * m / s
+
+    @property
+    def _whole(self) -> tuple[int, float]:
+        """m, and s: what weights of clients are relative to."""
+        return self.n_clients, self.data.weight_sums.sum()
 
     @cached_property
     def is_weighted(self) -> bool:
         """Whether rows have weights, or clients other ones than 1: kernels know of neither."""
-        return self.data.sample_weight is not None or bool((self.client_weights != 1).any())
+        return any(map(self._weighs, range(len(self.client_weights))))
+
+    def _weighs(self, i: int) -> bool:
+        return self.data.sample_weight is not None or bool(self.client_weights[i] != 1)
 
     @cached_property
     def reg(self) -> Array:
@@ -96,11 +102,8 @@ class Problem:
         sums, beta = self.data.weight_sums, self.objective.beta
         if self.objective.regularizer == "beta":
             return self.client_weights * beta
-        return (
-            beta / sums
-            if self.client_weight == "equal"
-            else self.client_weights * (beta / sums.sum())
-        )
+        s = self._whole[1]
+        return beta / sums if self.client_weight == "equal" else self.client_weights * (beta / s)
 
     @cached_property
     def row_weights(self) -> Array:
@@ -148,15 +151,13 @@ class Problem:
 
     def value_of(self, i: int, losses: Array, w: Array) -> float:
         """f_i(w) from the losses of its rows."""
-        if self.is_weighted:
-            mean = losses @ self.row_weights[self.data.rows_of(i)]
-        else:
-            mean = losses.mean()
+        own = self._weighs(i)
+        mean = losses @ self.row_weights[self.data.rows_of(i)] if own else losses.mean()
         return float(mean + self.reg[i] / 2 * (self.reg_weights * w @ w))
 
     def gradient_of(self, i: int, features: Any, slopes: Array, w: Array) -> Array:
         """The gradient of f_i at w from the derivatives of its rows' losses."""
-        if self.is_weighted:
+        if self._weighs(i):
             weighted = (slopes.T * self.row_weights[self.data.rows_of(i)]).T
         else:
             weighted = slopes / len(slopes)
@@ -173,8 +174,7 @@ class Problem:
 
     def gradients(self, x: ArrayLike) -> Array:
         """Gradients of f_i, shape (m, n); `x` is one point (n,) or a point for each (m, n)."""
-        shape = (self.n_clients, self.n_parameters)
-        points = np.broadcast_to(np.asarray(x, dtype=np.float64), shape)
+        points = np.broadcast_to(np.asarray(x, np.float64), (self.n_clients, self.n_parameters))
         return np.stack([self.gradient(i, points[i]) for i in range(self.n_clients)])
 
     def client_gradients(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fedepm_fast import FedEPM, datasets, make_problem, run
 from fedepm_fast.algorithms import AGGREGATIONS, AtServer
 from fedepm_fast.federation import aggregation
-from fedepm_fast.federation._server_state import Folder
+from fedepm_fast.federation._server_state import Uploads
 from fedepm_fast.federation.aggregation import aggregate
 from fedepm_fast.federation.client import Client, ClientState, UploadRefused
 from fedepm_fast.federation.server import Server
@@ -188,8 +188,8 @@ def test_replies_that_nobody_asked_for_are_rejected(caplog):
         ((tau, -1, GOOD), "client -1 rejected: clients are numbered"),
         ((tau, "3", GOOD), "client 3 rejected: clients are numbered 0 to 8, got '3'"),
         ((tau, True, GOOD), "client True rejected: clients are numbered"),
-        ((tau - 1, i, GOOD), f"client {i} rejected: upload must be of round {tau}, got round 0"),
-        ((None, i, GOOD), f"client {i} rejected: upload must be of round {tau}, got round None"),
+        ((tau - 1, i, GOOD), f"client {i} rejected: answer must be of round {tau}, got round 0"),
+        ((None, i, GOOD), f"client {i} rejected: answer must be of round {tau}, got round None"),
     ]
     for reply, message in cases:
         caplog.clear()
@@ -281,7 +281,7 @@ def test_a_restored_server_goes_on_as_if_nothing_had_been(moment, tmp_path, monk
             server.Z[server.open_round().clients[0]] = 1e9  # half a row would do
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Folder, "_begin", killed)
+        monkeypatch.setattr(Uploads, "_begin", killed)
         with pytest.raises(KeyboardInterrupt):
             server.close_round()
         monkeypatch.undo()

@@ -267,8 +267,8 @@ FAULTS: dict[str, tuple[Tamper, str]] = {
     "an error": (error, "it answered with an error: out of memory"),
     "no arrays": (without("arrays"), "one ArrayRecord and one MetricRecord, got 0 and 1"),
     "no metrics": (without("metrics"), "one ArrayRecord and one MetricRecord, got 1 and 0"),
-    "an old round": (of_round(0), "upload must be of round 2, got round 0"),
-    "a round that is none": (of_round([1.0]), "upload must be of round 2, got round [1.0]"),
+    "an old round": (of_round(0), "answer must be of round 2, got round 0"),
+    "a round that is none": (of_round([1.0]), "answer must be of round 2, got round [1.0]"),
 }
 
 

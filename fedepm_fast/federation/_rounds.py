@@ -1,0 +1,170 @@
+"""Members, rounds, and whose answers count: what all kinds of servers share."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algorithms import Algorithm
+from ..participation import clients_per_round, select
+from ..randomness import CounterRandomness
+from ._checks import is_int
+from ._folder import Event, Folder
+
+Array = NDArray[Any]
+
+log = logging.getLogger(__name__)
+
+
+class Round(NamedTuple):
+    """What the selected clients need to know."""
+
+    tau: int
+    x: Array
+    """The server's point, shape (n,)."""
+    clients: NDArray[np.intp]
+    """Who takes part, in increasing order."""
+
+
+class Opened(Protocol):
+    """A `Round`, or what a server has instead."""
+
+    @property
+    def tau(self) -> int: ...
+    @property
+    def clients(self) -> NDArray[np.intp]: ...
+
+
+#: What is kept of an answer until the round ends, and what a round is.
+Kept = TypeVar("Kept")
+OneRound = TypeVar("OneRound", bound=Opened)
+
+
+class Rounds(Generic[Kept, OneRound]):
+    """The clients of a server, numbered from 0, and the round that is open, if one is."""
+
+    def __init__(
+        self, m: int, algorithm: Algorithm, randomness: CounterRandomness, *, sync: bool
+    ) -> None:
+        self.algorithm, self._randomness, self._sync = algorithm, randomness, bool(sync)
+        if algorithm.coverage_rounds is not None:
+            for k in range(m, 0, -1):  # so many members there may be
+                algorithm.check_coverage(k)
+        self.tau = 0
+        self._members = np.zeros(m, bool)
+        #: Who will be a member, and what is kept of the first answer.
+        self._joined: dict[int, Kept] = {}
+        self._open: OneRound | None = None
+        #: The last selection, and the round and the number of members that it is of.
+        self._selection: tuple[tuple[int, int], NDArray[np.intp]] | None = None
+        #: Selected in the open round, shape (m,).
+        self._asked = np.zeros(m, bool)
+        #: Selected clients whose answer was accepted, or refused, in this round.
+        self._accepted: dict[int, Kept] = {}
+        self._refused: set[int] = set()
+        self._folder: Folder | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the folder free for another server; this one can no longer be changed."""
+        if self._folder is not None:
+            self._folder.close()
+
+    @property
+    def members(self) -> NDArray[np.intp]:
+        """The clients that count, in increasing order."""
+        return np.flatnonzero(self._members)
+
+    @property
+    def awaited(self) -> NDArray[np.intp]:
+        """Of the open round, the selected members without an accepted upload, in increasing order.
+
+        Whom a restarted server still has to ask.
+        """
+        selected = [] if self._open is None else self._open.clients.tolist()
+        missing = [i for i in selected if self._members[i] and i not in self._accepted]
+        return np.array(missing, np.intp)
+
+    # Answers ----------------------------------------------------------------------------
+
+    def reject(self, client: Any, fault: str) -> bool:
+        """Log that something of `client` is not used, and why; False."""
+        if self._open is not None and is_int(client):
+            self._refused.add(int(client))
+        log.warning("round %d: client %s rejected: %s", self.tau, client, fault)
+        return False
+
+    def leave(self, client: int) -> None:
+        """Forget what a member sent; it may join again. A round that is open goes on."""
+        fault = self._unknown(client)
+        if fault:
+            raise ValueError(f"client must be one of 0 to {len(self._members) - 1}: {fault}")
+        if self._members[client] or client in self._joined:
+            self._do(Event.LEAVE, int(client))
+            log.info("round %d: client %s left", self.tau, client)
+
+    def _begin_round(self, opened: OneRound) -> None:
+        self._asked = np.zeros(len(self._members), bool)
+        self._asked[opened.clients] = True
+        self._accepted, self._refused = {}, set()
+        self._open = opened
+
+    def _name_silent(self) -> None:
+        """Log the selected clients that sent nothing."""
+        assert self._open is not None
+        for client in self._open.clients.tolist():
+            if client not in self._accepted and client not in self._refused:
+                self.reject(client, "no reply in time")
+
+    def _coverage(self, members: int) -> int | None:
+        """In how many rounds so many members all take part."""
+        return self.algorithm.coverage_rounds
+
+    def _select(self, members: int) -> NDArray[np.intp]:
+        """Whom of so many members this round selects: asked by the aggregation and its opening."""
+        of = self.tau, members
+        if self._selection is None or self._selection[0] != of:
+            count = clients_per_round(self.algorithm.participation, members)
+            coverage = self._coverage(members)
+            self._selection = of, select(self._randomness, *of, count, coverage)
+        return self._selection[1]
+
+    def _do(
+        self, event: Event, client: int = -1, scale: float = np.nan, row: Array | None = None
+    ) -> None:
+        """Write down what happens, and only then let it happen."""
+        if self._folder is not None:
+            durable = event is Event.OPEN or (event is not Event.RECEIVE and self._sync)
+            self._folder.append(event, client, scale, row, durable=durable)
+        self._happen(event, client, scale, row)
+
+    def _happen(self, event: Event, client: int, scale: float, row: Array | None) -> None:
+        raise NotImplementedError
+
+    # Faults -----------------------------------------------------------------------------
+
+    def _unknown(self, client: Any) -> str:
+        m = len(self._members)
+        if not is_int(client) or not 0 <= client < m:
+            return f"clients are numbered 0 to {m - 1}, got {client!r}"
+        return ""
+
+    def _stale(self, tau: Any, client: Any) -> str:
+        if self._open is None:
+            return f"no round is open, got an answer of round {tau!r}"
+        fault = self._unknown(client)
+        if fault:
+            return fault
+        if not is_int(tau) or tau != self.tau:
+            return f"answer must be of round {self.tau}, got round {tau!r}"
+        if not self._asked[client] or not self._members[client]:
+            return "it was not selected"
+        return "it has replied already" if client in self._accepted else ""
