@@ -17,12 +17,10 @@ Driven over all clients it has the points of ``fedepm_fast.run`` of the same see
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
-import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +28,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._common.validation import check_array, check_int
 from ..algorithms import CurvatureFedEPM
-from ..algorithms._surrogates import Surrogates
-from ..participation import clients_per_round
 from ..randomness import CounterRandomness
 from ._answers import Answer, Checker, check_classes, resolve_curvature
 from ._checks import is_int
+from ._client_models import ClientModels, frozen
 from ._folder import Event
 from ._models import Models
 from ._rounds import Rounds
@@ -150,13 +147,11 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         self._open, self._selection = None, None
         self._members, self._asked = np.zeros(m, bool), np.zeros(m, bool)
         self._joined, self._accepted, self._refused = {}, {}, set()
-        self._x = _frozen(self._first)
-        #: The models of the clients `_rows`, and who of these has left.
-        self._server: Surrogates | None = None
-        self._rows = np.empty(0, np.intp)
+        self._clients = ClientModels(
+            self._own, m, self._first, self._classes, bounded=self._bounded
+        )
+        #: Who has left of those whose models there are.
         self._left: set[int] = set()
-        #: How often each client has taken part after its first answer, shape (m,).
-        self._times = np.zeros(m, np.int64)
 
     # What is known ----------------------------------------------------------------------
 
@@ -166,7 +161,7 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
 
         First answers are of it.
         """
-        return self._x
+        return self._clients.x
 
     @property
     def round_of_x(self) -> int:
@@ -176,7 +171,8 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
     @property
     def best(self) -> Array:
         """The point with the least f, as far as the models tell, (n,): in most runs `x`."""
-        return self._x if self._server is None else _frozen(self._server.best)
+        server = self._clients.server
+        return self.x if server is None else frozen(server.best)
 
     @property
     def converged(self) -> bool:
@@ -185,9 +181,8 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         For so many rounds in a row as let all members take part the models promised next to
         nothing, and everyone who was asked answered; and nobody has joined or left since.
         """
-        if self._server is None or self._joined or self._left:
-            return False
-        return self._server.converged
+        server = self._clients.server
+        return not (server is None or self._joined or self._left) and server.converged
 
     # A round ----------------------------------------------------------------------------
 
@@ -204,9 +199,8 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
                 raise RuntimeError("no client has joined: the server has no model of any")
             with self._undone():
                 self._settle()
-                assert self._server is not None
-                x = self._server.propose()
-                self._do(Event.OPEN, scale=float(self._server.quiet), row=self._row(x=x))
+                x, quiet = self._clients.propose()
+                self._do(Event.OPEN, scale=float(quiet), row=self._row(x=x))
         assert self._open is not None
         return self._open
 
@@ -232,14 +226,13 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         if self._open is None:
             raise RuntimeError("no round is open")
         self._name_silent()
-        accepted = np.array(sorted(self._accepted), np.intp)
+        there = set(self._open.clients.tolist()) - self._left
         with self._undone():
-            self._learn(accepted)
+            accepted = self._clients.learn(self._accepted, silent=len(self._accepted) < len(there))
             self._members[list(self._joined)] = True
             self._settle()
-            self._times[accepted] += 1
             if self._models is not None:
-                self._models.end_round(self._state())
+                self._models.end_round(self._clients.state())
         self.tau, self._open = self.tau + 1, None
         return accepted
 
@@ -262,67 +255,12 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
 
     # What happens -----------------------------------------------------------------------
 
-    def _learn(self, accepted: NDArray[np.intp]) -> None:
-        assert self._open is not None and self._server is not None
-        answers = [self._accepted[i] for i in accepted.tolist()]
-        if answers:
-            rows = np.searchsorted(self._rows, accepted)
-            values = np.array([answer.value for answer in answers])
-            sent = zip(rows.tolist(), answers, strict=True)
-            hessians = {row: a.curvature for row, a in sent if a.curvature is not None}
-            self._server.receive(
-                rows, values, np.array([answer.gradient for answer in answers]),
-                hessians if np.isfinite(values).all() else {},
-            )  # fmt: skip
-        there = [i for i in self._open.clients.tolist() if i not in self._left]
-        if len(answers) < len(there):
-            self._server.quiet = -1  # the next point is none that all have been asked about
-
     def _settle(self) -> None:
-        """Those who left no longer count, and those who joined do."""
-        for client in sorted(self._left):
-            assert self._server is not None
-            row = int(np.searchsorted(self._rows, client))
-            self._rows = np.delete(self._rows, row)
-            self._server.dismiss(row)
-        if not len(self._rows):
-            self._server = None
-        joined = sorted(self._joined)
-        answers = [self._joined[client] for client in joined]
-        if self._server is None and joined:
-            self._server = self._begin(answers)
-            self._rows = np.array(joined, np.intp)
-        else:
-            for client, answer in zip(joined, answers, strict=True):
-                assert self._server is not None
-                row = int(np.searchsorted(self._rows, client))
-                self._rows = np.insert(self._rows, row, client)
-                assert answer.curvature is not None
-                self._server.admit(row, answer.value, answer.gradient, answer.curvature)
-        self._times[joined] = 0
-        if self._server is not None:
-            self._server.calm = self._surrogates(len(self._rows)).calm
+        self._clients.settle(self._left, self._joined)
         self._left, self._joined = set(), {}
 
-    def _begin(self, answers: list[Answer]) -> Surrogates:
-        server = self._surrogates(len(answers))
-        models = self._own.models_of(
-            np.array([answer.curvature for answer in answers]), self._shape[1],
-            bounded=self._bounded, copies=self._classes,
-        )  # fmt: skip
-        values = np.array([answer.value for answer in answers])
-        server.begin(models, values, np.array([answer.gradient for answer in answers]))
-        return server
-
-    def _surrogates(self, members: int) -> Surrogates:
-        """A server of so many clients, at the last point."""
-        covered = dataclasses.replace(self._own, coverage_rounds=self._coverage(members))
-        return covered.server(self._x, members)
-
     def _coverage(self, members: int) -> int:
-        given = self.algorithm.coverage_rounds
-        per_round = clients_per_round(self.algorithm.participation, members)
-        return given or math.ceil(members / per_round)
+        return self._clients.coverage(members)
 
     def _tell(self, event: Event, client: int, answer: Answer) -> None:
         has = answer.curvature is not None
@@ -335,18 +273,13 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
             self._accepted.pop(client, None)
             self._refused.add(client)
             self._members[client] = False
-            if client in self._rows:
+            if client in self._clients.clients:
                 self._left.add(client)
         elif event is Event.OPEN:
             self._settle()
-            assert self._server is not None
-            self._server.x, self._server.quiet = row[1 : 1 + n].copy(), int(scale)
-            self._x = _frozen(self._server.x)
-            chosen = self._rows[self._select(len(self._rows))]
-            due = chosen[:0]
-            if self._own.sends_hessians:
-                due = chosen[self._times[chosen] % self._own.renew_every == 0]
-            self._begin_round(CurvatureRound(self.tau, self._x, chosen, due))
+            self._clients.go_to(row[1 : 1 + n], int(scale))
+            chosen = self.members[self._select(len(self.members))]
+            self._begin_round(CurvatureRound(self.tau, self.x, chosen, self._clients.due(chosen)))
         else:
             curvature = None
             if scale:
@@ -393,7 +326,8 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
             arrays = folder.read()
             self.tau = folder.tau + 1
             if arrays:
-                self._recall(arrays)
+                self._clients.restore(arrays)
+                self._members[self._clients.clients] = True
             for event, client, scale, row in folder.entries():
                 self._happen(event, client, scale, row)
         except BaseException:
@@ -401,28 +335,6 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
             raise
         if self._members.any():
             log.info("restored round %d with %d clients", self.tau, self._members.sum())
-
-    def _recall(self, arrays: Mapping[str, Any]) -> None:
-        self._rows, self._times = arrays["rows"].astype(np.intp), arrays["times"].astype(np.int64)
-        self._members[self._rows] = True
-        self._x = _frozen(arrays["last"])
-        k = len(self._rows)
-        if k:
-            whitened = self._own.coordinates == "whitened"
-            models = self._own.models_of(
-                arrays["models_blocks" if whitened else "models_B"], self._shape[1],
-                bounded=self._bounded, copies=self._classes,
-            )  # fmt: skip
-            self._server = self._surrogates(k)
-            self._server.restore(arrays, models)
-
-    def _state(self) -> dict[str, Any]:
-        own: dict[str, Any] = {
-            "rows": self._rows.astype(np.int64),
-            "times": self._times,
-            "last": self._x,
-        }
-        return own if self._server is None else own | self._server.state()
 
     def _settings(self) -> dict[str, Any]:
         start = zlib.crc32(self._first.tobytes())
@@ -432,9 +344,3 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
             "seed": self._randomness.seed, "trial": self._randomness.trial,
             **self.algorithm.describe(),
         }  # fmt: skip
-
-
-def _frozen(x: Array) -> Array:
-    x = x.copy()
-    x.flags.writeable = False
-    return x

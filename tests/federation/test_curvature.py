@@ -563,9 +563,7 @@ def test_a_damaged_or_foreign_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="path holds a run with start"):
         Federation(CurvatureFedEPM(), start=np.ones(5)).server(tmp_path)
     state = tmp_path / "state.npz"
-    data = bytearray(state.read_bytes())
-    data[len(data) // 2] ^= 1
-    state.write_bytes(data)
+    state.write_bytes(state.read_bytes()[:-100])
     with pytest.raises(ValueError, match="path must hold a server's state"):
         federation.server(tmp_path)
     state.unlink()
