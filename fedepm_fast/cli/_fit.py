@@ -13,6 +13,7 @@ import typer
 from . import _common as common
 from . import _options as options
 from . import _tables as tables
+from ._options import with_options
 from ._run import RoundsTable
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..preparation import Preparation, Prepared
 
 
+@with_options("table")
 def fit(
     table: tables.Rows,
     label: Annotated[str, typer.Option(help="Column of the labels.", metavar="COLUMN")],
@@ -146,18 +148,13 @@ def fit(
         ),
     ] = None,
     level: Annotated[float, typer.Option(help="Of the confidence intervals.")] = 0.95,
-    separator: tables.Separator = None,
-    header: tables.Header = None,
-    na: tables.Na = None,
-    encoding: tables.Encoding = None,
-    decimal: tables.Decimal = ".",
-    format: tables.Format = None,
     out: Annotated[
         Path | None, typer.Option(help="Where the model is written, as JSON.", metavar="FILE")
     ] = None,
     plot: tables.Plot = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Fit a model to a table whose rows clients hold: coefficients, their errors, measures.
 
@@ -180,7 +177,7 @@ def fit(
         prepared = _public(public)
     loss = _objective(objective, delta)
     begun = None if start is None else Model.load(start)
-    rows = tables.read(table, separator, header, na, encoding, decimal, format, [label, client])
+    rows = tables.read(table, given, [label, client])
     for name in drop or ():
         rows.column(name, "drop")
     common.announce_compilation()

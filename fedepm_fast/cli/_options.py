@@ -70,6 +70,8 @@ def of_group(group: str) -> dict[str, Parameter]:
     if group == "settings":
         own = _options({"": _declared.of_class("sweeps/_cells.py", "Cell")})
         return {**own, "stopping": _chosen("stopping", _declared.of_kind("stopping"))}
+    if group == "table":
+        return _options({"": _declared.of_class("cli/_tables.py", "TableFile")})
     if group == "data":
         partitions = _declared.of_kind("partition")
         sources = {

@@ -12,6 +12,7 @@ import typer
 from . import _common as common
 from . import _options as options
 from . import _tables as tables
+from ._options import with_options
 
 if TYPE_CHECKING:
     from ..preparation import Table
@@ -30,6 +31,7 @@ ClientColumn = Annotated[
 ]  # fmt: skip
 
 
+@with_options("table")
 def predict(
     model: ModelFile,
     table: tables.Rows,
@@ -48,12 +50,7 @@ def predict(
             metavar="COLUMN",
         ),
     ] = None,
-    separator: tables.Separator = None,
-    header: tables.Header = None,
-    na: tables.Na = None,
-    encoding: tables.Encoding = None,
-    decimal: tables.Decimal = ".",
-    format: tables.Format = None,
+    **given: Any,
 ) -> None:
     """Predict the rows of a table by a model: a CSV file with a row for each."""
     from ..models import Model
@@ -61,8 +58,7 @@ def predict(
     tables.check_files(out, None)
     known = Model.load(model)
     rows = tables.read(
-        table, separator, header, na, encoding, decimal, format,
-        [*known.prepared.table_columns, *(keep or ())],
+        table, given, [*known.prepared.table_columns, *(keep or ())],
     )  # fmt: skip
     columns: dict[str, list[Any]] = {name: _cells(rows, name) for name in keep or ()}
     with tables.warnings_told():
@@ -76,19 +72,15 @@ def predict(
     print(f"wrote {len(rows):,} predictions of {known.label} to {out}")
 
 
+@with_options("table")
 def evaluate(
     model: ModelFile,
     table: tables.Rows,
     label: Label = None,
     client: ClientColumn = None,
-    separator: tables.Separator = None,
-    header: tables.Header = None,
-    na: tables.Na = None,
-    encoding: tables.Encoding = None,
-    decimal: tables.Decimal = ".",
-    format: tables.Format = None,
     plot: tables.Plot = None,
     json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Measure how well a model predicts the rows of a table, client by client and over all."""
     from ..models import Model
@@ -97,8 +89,7 @@ def evaluate(
     tables.check_files(None, plot)
     known = Model.load(model)
     rows = tables.read(
-        table, separator, header, na, encoding, decimal, format,
-        [known.label if label is None else label, client],
+        table, given, [known.label if label is None else label, client],
     )  # fmt: skip
     with tables.warnings_told():
         found = evaluated(known, rows, label, client)

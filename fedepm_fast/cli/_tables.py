@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from .._common.parameters import param
+from ._options import taken
 
 if TYPE_CHECKING:
     from ..models import Evaluation, Model
@@ -16,35 +20,6 @@ if TYPE_CHECKING:
 
 Rows = Annotated[
     Path, typer.Argument(help="CSV (any separator), Parquet or NumPy file.", metavar="TABLE")
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a CSV file: a character, or tab.", show_default="one of , ; tab |", metavar="CHAR"
-    ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header", help="Whether the first line of a CSV file names its columns.",
-        show_default="what it looks like",
-    ),
-]  # fmt: skip
-Na = Annotated[
-    str | None,
-    typer.Option(
-        help="What else stands for missing cells of a CSV file, separated by commas.",
-        metavar="LIST", show_default="empty cells, NA and the like",
-    ),
-]  # fmt: skip
-Encoding = Annotated[
-    str | None,
-    typer.Option(help="Of a CSV file: utf-8, latin-1, ...", show_default="utf-8", metavar="NAME"),
-]
-Decimal = Annotated[str, typer.Option(help="Decimal point of a CSV file: . or a comma.")]
-Format = Annotated[
-    str | None,
-    typer.Option(help="Of the table: csv, parquet or npy.", show_default="from its name"),
 ]
 Plot = Annotated[
     Path | None,
@@ -55,24 +30,38 @@ Plot = Annotated[
 ]
 
 
-def read(
-    path: Path,
-    separator: str | None,
-    header: bool | None,
-    na: str | None,
-    encoding: str | None,
-    decimal: str,
-    format: str | None,
-    known: list[str | None],
-) -> Table:
+@dataclass(frozen=True)
+class TableFile:
+    """How the file of a table is read: options of the commands, by `fedepm_fast.preparation`."""
+
+    separator: str | None = param(
+        None, help="of a CSV file: a character, or tab", shown="one of , ; tab |", metavar="CHAR"
+    )
+    header: bool | None = param(
+        None, help="whether the first line of a CSV file names its columns",
+        shown="what it looks like",
+    )  # fmt: skip
+    na: str | None = param(
+        None, help="what else stands for missing cells of a CSV file, separated by commas",
+        shown="empty cells, NA and the like", metavar="LIST",
+    )  # fmt: skip
+    encoding: str | None = param(
+        None, help="of a CSV file, such as latin-1", shown="utf-8", metavar="NAME"
+    )
+    decimal: str = param(".", help="decimal point of a CSV file: . or a comma", metavar="CHAR")
+    format: str | None = param(
+        None, help="of the table: csv, parquet or npy", shown="from its name"
+    )
+
+
+def read(path: Path, given: Mapping[str, Any], known: Iterable[str | None]) -> Table:
     """The table of a file, which has the columns that are `known` if it has names."""
     from ..preparation import read_table
 
-    markers = () if na is None else tuple(text.strip() for text in na.split(","))
-    return read_table(
-        path, separator=separator, header=header, na=markers, encoding=encoding, decimal=decimal,
-        format=format, known=[name for name in known if name is not None],
-    )  # fmt: skip
+    how = taken(given, "table")
+    if "na" in how:
+        how["na"] = tuple(text.strip() for text in how["na"].split(","))
+    return read_table(path, known=[name for name in known if name is not None], **how)
 
 
 def check_files(out: Path | None, plot: Path | None) -> None:

@@ -148,17 +148,20 @@ class Coefficients:
             ``coefficient``, ``standard_error``, ``statistic`` (their ratio), ``p_value``, ``low``
             and ``high``.
         """
-        from scipy.stats import t
+        from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
         level = check_real("level", level, low=0.0, high=1.0, open_low=True, open_high=True)
         kind = self._kind(kind)
         value, error = self.told.ravel(), self._errors(kind).ravel()
-        law = t(self.inference.df(kind))
+        df = self.inference.df(kind)
+        normal = np.isinf(df)
         ratio = np.divide(value, error, out=np.full(len(value), np.nan), where=error > 0)
-        reach = law.ppf((1 + level) / 2) * error
+        upper = (1 + level) / 2
+        reach = (ndtri(upper) if normal else stdtrit(df, upper)) * error
+        beyond = ndtr(-np.abs(ratio)) if normal else stdtr(df, -np.abs(ratio))
         return {
             "coefficient": value, "standard_error": error, "statistic": ratio,
-            "p_value": 2 * law.sf(np.abs(ratio)), "low": value - reach, "high": value + reach,
+            "p_value": 2 * beyond, "low": value - reach, "high": value + reach,
         }  # fmt: skip
 
     def to_pandas(self, kind: str | None = None, level: float = 0.95) -> DataFrame:

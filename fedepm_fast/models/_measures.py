@@ -111,15 +111,13 @@ def auc(score: Array, labels: Array) -> float | None:
 
     None where there is one class only.
     """
-    from scipy.stats import rankdata
-
     positive = labels == 1
-    ones = int(positive.sum())
-    zeros = len(labels) - ones
-    if not ones or not zeros:
+    ones = np.sort(score[positive])
+    zeros = np.sort(score[~positive])
+    if not len(ones) or not len(zeros):
         return None
-    above = rankdata(score)[positive].sum() - ones * (ones + 1) / 2
-    return float(above / (ones * zeros))
+    below = np.searchsorted(zeros, ones, "left").sum() + np.searchsorted(zeros, ones, "right").sum()
+    return float(below / (2 * len(ones) * len(zeros)))
 
 
 def poisson_deviance(margins: Array, labels: Array) -> Array:
