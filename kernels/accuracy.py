@@ -75,6 +75,12 @@ def _sign(margins, targets, first, size):
 
 
 @device
+def _clear(out):
+    for t in range(out.shape[0]):
+        out[t, 0] = out[t, 1] = 0
+
+
+@device
 def _tally(margins, size, out):
     """Count the margins above, and at, zero."""
     for r in range(0, size, lanes(margins)):
@@ -114,7 +120,7 @@ def _in_blocks(classes, folds):
         blocks, targets, starts, sizes, scale, constants = rows
         width, n = lanes(work), scale.size
         outputs = int(constants[0]) if classes else 1
-        out[:] = 0
+        _clear(out)
         for t in range(points.shape[0]):
             for i in range(sizes.size):
                 first, left = starts[i], sizes[i]
@@ -145,7 +151,7 @@ def _in_rows(margins, classes, folds):
         targets, offsets, constants = rows[-3], rows[-2], rows[-1]
         outputs = int(constants[0]) if classes else 1
         n = points.shape[1] // outputs
-        out[:] = 0
+        _clear(out)
         d = offsets[offsets.size - 1]
         for t in range(points.shape[0]):
             for first in range(0, d, GROUP):

@@ -34,6 +34,7 @@ from . import _boundary as boundary
 from ._jit import device, kernel, parallel_kernel, warms
 from ._jit import threads as thread_count
 from ._local_steps_wide import advance, wide
+from ._parts import part
 from ._simd import (
     absolute,
     all_true,
@@ -75,7 +76,7 @@ def _mu_at_x(mu0, alpha, local_steps, first_iteration):
 def _aligned(like, size):
     raw = np.empty(size + 64, like.dtype)
     start = (-raw.ctypes.data % 64) // raw.itemsize
-    return raw[start : start + size]
+    return part(raw, start, start + size)
 
 
 @device
@@ -145,7 +146,8 @@ def _narrow(W, x, G, step, rows, lam, eta, c, mu_at_x, first, last, out, mu):
     memory = _aligned(x, (2 * padded + 1) * pair + padded * width)
     g, own = padded * pair, 2 * padded * pair
     spare = own + pair
-    memory[:spare] = 0.0
+    for k in range(spare):
+        memory[k] = 0.0
     one, lam_v, eta_v, c_v = splat(x, 1.0), splat(x, lam), splat(x, eta), splat(x, c)
     finite = True
     for start in range(first, last, pair):

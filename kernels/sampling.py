@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from . import _boundary as boundary
 from ._jit import device, kernel, warms
+from ._parts import fill, part
 from .philox import fill_words, word, wrapping
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -38,7 +39,7 @@ def _bounded(word, bound):
 @kernel
 def sample_into(key0, key1, purpose, tau, pool, count, words):
     """See the module."""
-    fill_words(key0, key1, purpose, tau, np.uint64(0), words[:count])
+    fill_words(key0, key1, purpose, tau, np.uint64(0), part(words, 0, count))
     n = pool.size
     for i in range(count):
         j = i + np.int64(_bounded(words[i], np.uint64(n - i)))
@@ -62,7 +63,7 @@ def select_into(
 ) -> None:  # fmt: skip
     """See the module."""
     m, dealt = pool.size, 0
-    marks[:] = False
+    fill(marks, False)
     for i in range(m):
         pool[i] = i
     if coverage_rounds > 0:
@@ -76,7 +77,7 @@ def select_into(
         for i in range(first, first + dealt):
             marks[pool[i]] = True
         _write_where(marks, False, pool)
-    sample_into(key0, key1, select, tau, pool[: m - dealt], count - dealt, words)
+    sample_into(key0, key1, select, tau, part(pool, 0, m - dealt), count - dealt, words)
     for i in range(count - dealt):
         marks[pool[i]] = True
     _write_where(marks, True, pool)

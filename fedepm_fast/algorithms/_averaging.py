@@ -93,6 +93,7 @@ def learning_rate(scale: float, size: Any, local_steps: int, tau: int) -> Any:
 def gradient_stages(client: Any) -> tuple[Any, Any]:
     """`aggregate` and `local_round` of SFedAvg and SFedProx, given one client's objective."""
     from ..kernels._jit import stage
+    from ..kernels._parts import part
     from ..kernels.engine import average_selected, reader
     from ..kernels.local_steps import gradient_steps_kernel
 
@@ -101,7 +102,7 @@ def gradient_stages(client: Any) -> tuple[Any, Any]:
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
         k, k0 = read(settings.constants), settings.local_steps
-        S = state.selected[: state.n_selected[0]]
+        S = part(state.selected, 0, state.n_selected[0])
         for i in S:
             state.rate[i] = problem.step[i] / math.sqrt(2.0 * k0 + tau)
         return gradient_steps(

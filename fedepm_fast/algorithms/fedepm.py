@@ -275,6 +275,7 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
     """`aggregate` and `local_round` of FedEPM."""
 
     from ..kernels._jit import device, stage
+    from ..kernels._parts import part
     from ..kernels.engine import copy_into, reader
     from ..kernels.ens import LARGEST_C, ens_serial
     from ..kernels.local_steps import fedepm_local_steps_raw
@@ -354,7 +355,7 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
         k = read(settings.constants)
-        S, k0 = state.selected[: state.n_selected[0]], settings.local_steps
+        S, k0 = part(state.selected, 0, state.n_selected[0]), settings.local_steps
         step, c = problem.step, k.c
         if k.start != own:
             for i in S:

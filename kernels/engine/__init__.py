@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from .. import losses
 from .._engine_state import (
@@ -51,6 +50,7 @@ from .._loop import (
     VARIANCE,
     make_loop,
 )
+from .._parts import as_named, fill, part
 from .._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
 from ..losses._clients import _add
 from ..noise import gaussian_rows, laplace_rows
@@ -117,13 +117,10 @@ def copy_into(out, values):
 
 def reader(fields: Any) -> Any:
     """Makes of ``settings.constants`` the named tuple of this class, within compiled code."""
-    if JIT_DISABLED:
-        return lambda values: fields(*values)
-    size = len(fields._fields)
 
     @device
     def read(values):
-        return fields(*to_fixed_tuple(values, size))
+        return as_named(values, fields)
 
     return read
 
@@ -181,10 +178,10 @@ def evaluate_kernel(client: Any) -> Any:
     def evaluate(rows, problem, settings, key, given, state, tau):
         """All clients at x, those selected first, whose time counts as theirs."""
         m, n = state.Z.shape
-        state.mean[:] = 0.0
-        state.marks[:] = False
+        fill(state.mean, 0.0)
+        fill(state.marks, False)
         count = state.n_selected[0]
-        for i in state.selected[:count]:
+        for i in part(state.selected, 0, count):
             state.marks[i] = True
         last = count
         for i in range(m):
@@ -217,8 +214,8 @@ _ROWS = {"laplace": laplace_rows, "gaussian": gaussian_rows}
 
 
 @functools.cache
-def upload_kernel(fill: Any, private: bool) -> Any:
-    """The stage ``z_i = w_i + noise_i``, with noise that `fill` draws, as of `noise`."""
+def upload_kernel(draw: Any, private: bool) -> Any:
+    """The stage ``z_i = w_i + noise_i``, with noise that `draw` gives, as of `noise`."""
 
     @stage
     def upload(rows, problem, settings, key, given, state, tau):
@@ -241,13 +238,13 @@ def upload_kernel(fill: Any, private: bool) -> Any:
                 return False
         for first in range(0, count, block):
             last = min(first + block, count)
-            E = state.noise[: last - first]
+            E = part(state.noise, 0, last - first)
             if drawn:
-                factors, deviations = scale[first:last], scale[:0]
+                factors, deviations = part(scale, first, last), part(scale, 0, 0)
                 if settings.standardize:
-                    factors, deviations = state.ones[first:last], scale[first:last]
-                clients = state.clients[first:last]
-                fill(
+                    factors, deviations = part(state.ones, first, last), part(scale, first, last)
+                clients = part(state.clients, first, last)
+                draw(
                     key.seed, key.trial, key.noise, np.uint64(tau), clients, factors, deviations, E
                 )
             for r in range(first, last):
@@ -274,7 +271,7 @@ def upload_kernel(fill: Any, private: bool) -> Any:
 def average_selected(rows, problem, settings, key, given, state, tau):
     """The mean of the newly selected clients' last uploads."""
     x, count = state.x, state.n_selected[0]
-    x[:] = 0.0
+    fill(x, 0.0)
     for r in range(count):
         _add(x, state.Z[state.selected[r]])
     for j in range(x.size):

@@ -66,42 +66,46 @@ def group_size(z):
 
 @device
 def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer):
-    """Solve groups ``first`` to ``last - 1``; whether every mean is finite."""
+    """Solve groups ``first`` to ``last - 1``; whether every mean is finite.
+
+    Where there are fewer coordinates than lanes, the other lanes hold zeros.
+    """
     n, width = out.size, lanes(z)
     m = z.size // n
-    finite = True
+    finite, narrow = True, n < width
     for group in range(first, last):
         # The last group overlaps the one before, rather than being a case of its own.
         j = min(group * width, n - width)
         ahead = min((group + (AHEAD_FEW if m < MANY else AHEAD_MANY)) * width, n - width)
-        if transposed:
-            copy_transposed(z, j, m, buffer)
+        where, step = (ahead * m, width) if transposed else (ahead, n)
+        if narrow or transposed:
+            if narrow:
+                _copy_narrow(z, transposed, n, m, buffer)
+                where = step = 0
+            else:
+                copy_transposed(z, j, m, buffer)
             mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
-            where, step = ahead * m, width
         else:
             mean, deviation = statistics(z, j, n, m, weights, total, buffer)
-            where, step = ahead, n
         finite &= all_true(absolute(mean) < splat(mean, np.inf))
         w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, where, step)
-        store(out, j, w)
+        if narrow:
+            store_partial(out, 0, w, n)
+        else:
+            store(out, j, w)
     return finite
 
 
 @device
-def _narrow(z, c, weights, total, smallest, transposed, out, buffer):
-    """Fewer coordinates than lanes: the other lanes hold zeros."""
-    n, width = out.size, lanes(z)
-    m = z.size // n
+def _copy_narrow(z, transposed, n, m, buffer):
+    """Fill the buffer from fewer columns, or with `transposed` rows, than lanes, and zeros."""
+    width = lanes(z)
     if transposed:
         for i in range(m):
             for r in range(width):
                 buffer[i * width + r] = z[r, i] if r < n else 0.0
     else:
         copy_narrow(z, n, m, buffer)
-    mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
-    w = solve(buffer, m, weights, total, smallest, c, mean, deviation, None, 0, 0)
-    store_partial(out, 0, w, n)
-    return all_true(absolute(mean) < splat(mean, np.inf))
 
 
 @kernel
@@ -115,8 +119,6 @@ def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
     """See the module."""
     width = lanes(z)
     buffer = _aligned(memory, z.size // out.size * width)
-    if out.size < width:
-        return _narrow(z, c, weights, total, smallest, transposed, out, buffer)
     groups = (out.size + width - 1) // width
     return _groups(z, c, weights, total, smallest, transposed, 0, groups, out, buffer)
 

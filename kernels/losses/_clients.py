@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from numba import prange
 
 from .._jit import device, kernel, parallel_kernel
+from .._parts import part as part_of
 from .._simd import fma, horizontal_sum, lanes, load, load_partial, splat, store, store_partial
 from ._blocks import block_layout
 from ._loss import Loss
@@ -45,7 +46,7 @@ def client_kernels(layout: str, loss: Loss) -> ClientKernels:
     def objective(rows, i, w, reg, want, gradient, work):
         n = w.size
         padded = (n + lanes(w) - 1) // lanes(w) * lanes(w)
-        spare, rest = work[:n], work[padded:]
+        spare, rest = part_of(work, 0, n), part_of(work, padded, work.size)
         total = w.dtype.type(0)
         for c in range(count(rows, i)):
             part = gradient if c == 0 else spare

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._jit import device, kernel
+from .._parts import fill as fill_with
 from .._simd import lanes, load_as, load_partial, load_transposed, prefetch, store, store_as
 
 #: Rows ahead of the present one that are asked for: in random order each is a miss.
@@ -25,7 +26,7 @@ def _fill(load_numbers):
                 for r in range(width):
                     t = first + r
                     if t >= last:
-                        memory[r, :] = 0.0
+                        fill_with(memory[r], 0.0)
                         continue
                     row = t if ordered else rows[t]
                     ahead = min(t + _AHEAD, d - 1)

@@ -1,0 +1,85 @@
+"""Slices and named tuples for compiled code, in a few instructions each.
+
+Numba's own slices stand for any start, end and step and check them all: a stage with five of them
+spends more time on their compilation than on its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+from ._jit import JIT_DISABLED, device
+
+if JIT_DISABLED:
+
+    def part(array, first, last):
+        """Rows `first` to ``last - 1`` of a C-contiguous array, which has them."""
+        return array[first:last]
+
+    def as_named(values, kind):
+        """The named tuple of a class that has as many fields as the array."""
+        return kind(*values)
+
+else:
+
+    @intrinsic
+    def part(typingctx: Any, array: Any, first: Any, last: Any) -> Any:
+        """Rows `first` to ``last - 1`` of a C-contiguous array, which has them."""
+        if not isinstance(array, types.Array) or array.layout != "C":
+            raise TypingError(f"part() takes C-contiguous arrays, got {array}")
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            given = context.make_array(array)(context, builder, args[0])
+            out = context.make_array(array)(context, builder)
+            count = builder.sub(args[2], args[1])
+            shape, strides = (
+                [builder.extract_value(values, k) for k in range(array.ndim)]
+                for values in (given.shape, given.strides)
+            )
+            items = count
+            for size in shape[1:]:
+                items = builder.mul(items, size)
+            start = builder.ptrtoint(given.data, strides[0].type)
+            start = builder.add(start, builder.mul(args[1], strides[0]))
+            context.populate_array(
+                out,
+                data=builder.inttoptr(start, given.data.type),
+                shape=[count, *shape[1:]],
+                strides=strides,
+                itemsize=given.itemsize,
+                meminfo=given.meminfo,
+                parent=given.parent,
+            )
+            out.nitems = items
+            if context.enable_nrt:
+                context.nrt.incref(builder, array, out._getvalue())
+            return out._getvalue()
+
+        return array(array, types.int64, types.int64), codegen
+
+    @intrinsic
+    def as_named(typingctx: Any, values: Any, kind: Any) -> Any:
+        """The named tuple of a class that has as many fields as the array of float64 numbers."""
+        fields = kind.instance_class
+        if values != types.Array(types.float64, 1, "C"):
+            raise TypingError(f"{fields.__name__} is made of an array of float64, got {values}")
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            data = context.make_array(values)(context, builder, args[0]).data
+            places = (context.get_constant(types.intp, k) for k in range(len(fields._fields)))
+            numbers = [builder.load(builder.gep(data, [place])) for place in places]
+            return context.make_tuple(builder, sig.return_type, numbers)
+
+        named = types.NamedUniTuple(types.float64, len(fields._fields), fields)
+        return named(values, kind), codegen
+
+
+@device
+def fill(array, value):
+    """``array[:] = value`` for one dimension."""
+    for j in range(array.size):
+        array[j] = value
