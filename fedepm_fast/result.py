@@ -211,8 +211,12 @@ class Result:
         if not (broken or self.ended_above_start or self.ended_above_best):
             return REASONS[PRECISION] if PRECISION in self.reasons else ""
         (start, best), m = self._before, self.n_clients
-        where = f"round {self.best_round}" if best < start else "the start"
-        course = f"{start / m:.4g} at the start, {best / m:.4g} at its best ({where})"
+        course = f"{start / m:.4g} at the start, where it was lowest"
+        if best < start:
+            course = (
+                f"{start / m:.4g} at the start, {best / m:.4g} at its best (round "
+                f"{self.best_round})"
+            )
         advice = self.settings.get("advice", "")
         if broken:
             return (

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 import pickle
 import re
 from dataclasses import dataclass, make_dataclass
+from typing import ClassVar
 
+import numpy as np
 import pytest
 import typer
 from commands import fedepm
@@ -252,3 +255,43 @@ def test_fields_are_those_of_any_frozen_dataclass():
         with pytest.raises(ArgumentError) as caught:
             Made(**{name: wrong})
         assert caught.value.argument == name
+
+
+class Lost(Made):
+    share: float = 3.0
+
+
+class Redone(Made):
+    share = 3.0
+
+
+class Further(Made):
+    further: float = 3.0
+
+
+@pytest.mark.parametrize("cls", [Lost, Redone, Further])
+def test_a_field_without_dataclass_is_refused(cls):
+    """It would have no effect: ``__init__`` is that of the base."""
+    name = "further" if cls is Further else "share"
+    message = f"{cls.__name__} must be decorated with .* {name} is a field of it"
+    for _ in range(2):
+        with pytest.raises(TypeError, match=message):
+            cls()
+
+
+def test_a_class_without_fields_of_its_own_needs_no_decorator():
+    class Same(Made):
+        other: ClassVar[int] = 1
+
+    assert Same().share == 1.0
+
+
+def test_a_field_without_a_check_is_not_nan():
+    @dataclasses.dataclass(frozen=True)
+    class Own(Made):
+        rate: float = 0.1
+
+    assert Own(rate=math.inf).rate == math.inf
+    for wrong in (math.nan, np.float64("nan")):
+        with pytest.raises(ArgumentError, match=r"^rate must not be nan$"):
+            Own(rate=wrong)

@@ -8,9 +8,11 @@ records read it. Nothing heavy is imported here: a check is looked up when it is
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -199,11 +201,41 @@ def _annotation(annotation: Any) -> str:
 def check_fields(instance: Any) -> None:
     """Check every described field of a frozen dataclass and keep what the checks return.
 
+    A field without a check of its own may be anything but NaN.
+
     Raises
     ------
     ValueError, TypeError
-        Naming the field.
+        Naming the field, or a class that has fields and is no dataclass.
     """
+    _refuse_lost_fields(type(instance))
     for name, parameter in parameters(type(instance)).items():
+        value = getattr(instance, name)
         if parameter.check is not None:
-            object.__setattr__(instance, name, parameter.checked(getattr(instance, name)))
+            object.__setattr__(instance, name, parameter.checked(value))
+        elif isinstance(value, float) and value != value:
+            from .validation import ArgumentValueError
+
+            raise ArgumentValueError(name, "must not be nan")
+
+
+@cache
+def _refuse_lost_fields(cls: type) -> None:
+    """Raise TypeError where a class says what its ``__init__``, made for its base, does not know.
+
+    A field without ``@dataclass`` would be no parameter, and a new default be without effect.
+    """
+    known = {f.name for f in dataclasses.fields(cls)}
+    for made in cls.__mro__:
+        if "__dataclass_fields__" in vars(made):
+            return
+        own = {
+            name for name, kind in inspect.get_annotations(made).items()
+            if "ClassVar" not in str(kind)
+        }  # fmt: skip
+        lost = sorted(own | (known & vars(made).keys()))
+        if lost:
+            raise TypeError(
+                f"{made.__name__} must be decorated with @dataclass(frozen=True): "
+                f"{lost[0]} is a field of it"
+            )

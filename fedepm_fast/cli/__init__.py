@@ -8,7 +8,6 @@ imported before a command runs, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ import typer
 from .. import __version__
 from . import _compare, _fit, _paper, _predict, _privacy, _run, _runs, _sweep, _tune, _warmup
 from ._common import INTERRUPTED, CommandFailed
+from ._names import with_option_names
 from ._options import Command, command
 
 #: The commands by name; `runs` is a group of its own.
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
     except CommandFailed as error:
         prefix = "" if error.code == INTERRUPTED else "error: "
-        code = _say(_with_option_names(error, arguments[0]), error.code, prefix)
+        code = _say(with_option_names(error, arguments[0]), error.code, prefix)
     except (KeyboardInterrupt, typer.Abort):
         code = _say("interrupted, nothing was written", INTERRUPTED, prefix="")
     except BrokenPipeError:
@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
         if usage is not None:  # a mistake in the options themselves
             code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-            code = _say(_with_option_names(error, arguments[0]), 2)
+            code = _say(with_option_names(error, arguments[0]), 2)
             _drop_output()
         else:
             raise
@@ -131,61 +131,3 @@ def _drop_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-#: Options that take names of parameters themselves, which messages on them give as they are.
-_OF_NAMES = ("--space", "--plot", "--by", "--where")
-
-
-#: What follows the name of an argument that a message begins with.
-_SAID = (
-    r"=|, {words}\b| '[^']*' in | of (?:the |\w+:)| and (?:--|{words}\b)|"
-    r"(?:'s \w+| of \w+| '[^']*'| \S+(?= (?:cannot|has)))? "
-    r"(?:must|is|are|can|cannot|needs?|has|have|takes?|depends?|exclude)\b"
-)
-
-
-def _with_option_names(error: Exception, command: str) -> str:
-    """What an error of the library says, its arguments' names as the options that are typed.
-
-    A plain word such as ``label`` is an argument where the error says so, or where it begins the
-    message, which may follow the name of a file, and something is said of it; a word such as
-    ``local_steps`` is one wherever it stands alone.
-    """
-    message = str(error)
-    options = command_options(command)
-    if not options:
-        return message
-    words = "|".join(sorted(options, key=len, reverse=True))
-    message = re.sub(
-        rf"(?<![\w./-])({words})='(\w+)'", lambda m: f"{options[m[1]]} {m[2]}", message
-    )
-    said = _SAID.replace("{words}", f"(?:{words})")
-    if argument := getattr(error, "argument", None):
-        said += rf"|(?<={re.escape(argument)})(?![\w./-])"
-    for before, after in (("^|: ", said), (r"^--\S+ and ", r"(?![\w./-])")):
-        message = re.sub(
-            rf"({before})({words})(?={after})", lambda m: m[1] + options[m[2]], message, count=1
-        )
-    telling = "|".join(name for name in options if not name.isalpha())
-    if not telling or message.startswith(_OF_NAMES):
-        return message
-    # What stands in quotes was typed, or is to be typed, like that.
-    quoted = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\""
-    return re.sub(
-        rf"{quoted}|(?<![\w./-])({telling})(?![\w./-])",
-        lambda m: options[m[1]] if m[1] else m[0],
-        message,
-    )
-
-
-def command_options(name: str) -> dict[str, str]:
-    """The options of a command, by the name of the argument that each one sets."""
-    group: Any = typer.main.get_command(make_app(name))
-    found = group.commands.get(name)
-    options: dict[str, str] = {}
-    for parameter in found.params if found else ():
-        for option in (*parameter.opts, *parameter.secondary_opts):
-            if option.startswith("--"):
-                options[option[2:].replace("-", "_")] = option
-    return options

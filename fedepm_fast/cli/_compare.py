@@ -44,9 +44,12 @@ def compare(
     from ..runner import make_problem
 
     given = common.make_private(given, private)
+    names = [name.strip() for name in algorithms.split(",")]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"algorithms must be different ones, got {name} more than once")
     chosen = [
-        common.make_algorithm(name.strip(), given, option="algorithms", lenient=True)
-        for name in algorithms.split(",")
+        common.make_algorithm(name, given, option="algorithms", lenient=True) for name in names
     ]
     known = {name for algorithm in chosen for name in parameters(type(algorithm))}
     for name in taken(given, "algorithm"):
@@ -90,7 +93,7 @@ def compare(
             print_side_by_side(results, optimum, gaps)
         if paths:
             print(common.wrote(paths))
-    common.tell_where_runs_ended(results)
+    common.tell_where_runs_ended(results, "compare")
 
 
 def check_plot(plot: Path | None, name: str = "plot") -> None:

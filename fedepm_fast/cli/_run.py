@@ -104,7 +104,7 @@ def run(
                 else "none of these may be shared: the run has no guarantee"
             )
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
-    common.tell_where_runs_ended([result])
+    common.tell_where_runs_ended([result], "run")
 
 
 def write(

@@ -29,6 +29,20 @@ def mapped_labels(
     return y, {"task": task} | ({} if mapping is None else {"label_mapping": mapping})
 
 
+def _instead(found: NDArray[Any]) -> str:
+    """What takes labels of more than two values: a task, and in commands an objective."""
+    numbers = found.dtype.kind in "buif"
+    whole = not numbers or bool((found == np.round(found)).all())
+    tasks = [("classes", "multiclass", "multinomial")] if whole else []
+    if numbers:
+        tasks.append(("numbers", "regression", "least_squares or poisson"))
+    told = (
+        f"task={task!r} takes {what} (commands: --objective {losses})"
+        for what, task, losses in tasks
+    )
+    return "; " + ", ".join(told)
+
+
 def class_labels(
     values: ArrayLike, *, two: bool, order: list[Any] | None = None
 ) -> tuple[NDArray[np.float64], dict[str, int] | None]:
@@ -51,8 +65,10 @@ def class_labels(
     if len(found) != 2 and (two or len(found) < 2):
         shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
         wanted, task = ("exactly", "classification") if two else ("at least", "multiclass")
+        instead = _instead(found) if len(found) > 2 else ""
         raise ArgumentValueError(
-            "labels", f"must have {wanted} two values for {task}, got {len(found)}: {shown}"
+            "labels",
+            f"must have {wanted} two values for {task}, got {len(found)}: {shown}{instead}",
         )
     if labels.dtype.kind == "f" and len(found) > 2 and (found != np.round(found)).any():
         first = labels[labels != np.round(labels)][0]

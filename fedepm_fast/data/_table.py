@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.validation import ArgumentValueError
+from ..kernels._labels import LABELS
 from ._federated import FederatedData
 
 
@@ -22,13 +24,29 @@ class Table(NamedTuple):
     scale: str | None
     clients: NDArray[Any] | None = None
     """The client of every row, where the file names it."""
+    lines: NDArray[np.int64] | None = None
+    """The line of every row, in a file that has lines."""
 
     @classmethod
     def prepare(cls, name: str, loaded: Any, *, task: str, scale: str | None, source: str) -> Table:
         """Check, map and scale what a loader gives."""
         content = one_client(loaded, task, None, source).content_hash()
         held = one_client(loaded, task, scale, source)
-        return cls(name, held, content, scale, getattr(loaded, "clients", None))
+        named = (getattr(loaded, name, None) for name in ("clients", "lines"))
+        return cls(name, held, content, scale, *named)
+
+    def check_labels(self, where: Any, loss: Any) -> None:
+        """Raise ValueError, which names a row as the file does, unless a loss takes the labels."""
+        allowed, fit = LABELS[loss.labels]
+        right = fit(self.held.labels)
+        if not right.all():
+            row = int(np.argmin(right))
+            place = f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+            got = f"got {self.held.labels[row]:g}"
+            raise ArgumentValueError(
+                "label", f"must be {allowed}, for the {loss.name} objective, {got}",
+                f"{where}, {place}:",
+            )  # fmt: skip
 
 
 def one_client(loaded: Any, task: str, scale: str | None, source: str) -> FederatedData:

@@ -323,7 +323,9 @@ def table_of(
 ) -> Table:
     """The table of a dataset or, with the options of `read_table`, of a file, for a loss."""
     if not isinstance(source, str) or source not in DATASETS:
-        return read(source, **options, task=loss.task)
+        table = read(source, **options, task=loss.task)
+        table.check_labels(source, loss)
+        return table
     found = DATASETS[source]
     found.check_loss(loss)
     return found.prepared()

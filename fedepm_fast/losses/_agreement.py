@@ -1,7 +1,8 @@
-"""Whether a loss's step on vectors is its NumPy functions: asked of a user's own losses."""
+"""Whether a loss's functions agree with each other: asked of a user's own losses."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,84 @@ _LABELS = {"reals": (-1.3, 0.0, 0.37, 2.0), "counts": (0.0, 1.0, 3.0), "binary":
 _MARGINS = (-3.1379, -0.4217, 0.1783, 0.9533, 2.9471)
 #: Largest relative differences, the second where there is no row.
 _ROUNDING, _NOTHING = 1e-8, 1e-12
+#: Of central differences: a part in 1e10 in truncation and in rounding.
+_STEP = 1e-5
 
 _agreed: set[tuple[type, str]] = set()
+_derived: set[tuple[type, str]] = set()
+
+
+def slope_of(
+    function: Callable[[Array, Array], Any], t: Array, b: Array, column: int | None = None
+) -> Any:
+    """Central differences of ``function(t, b)`` in t, or in one column of t."""
+    moved = ... if column is None else (..., column)
+    h = np.zeros_like(t)
+    h[moved] = _STEP * np.maximum(1.0, np.abs(t[moved]))
+    above, below = t + h, t - h
+    rise = np.asarray(function(above, b)) - np.asarray(function(below, b))
+    width = (above - below)[moved]
+    return rise / width.reshape(width.shape + (1,) * (rise.ndim - width.ndim))
+
+
+def is_slope(numeric: Any, value: Any, slope: Any) -> Any:
+    """Where `slope` is such a difference of `value` to rounding, or nothing can be told."""
+    size = 1 + np.abs(value) + np.abs(numeric)
+    return (np.abs(numeric - slope) <= 1e-6 * size) | ~np.isfinite(size)
+
+
+def check_derivatives(objective: Objective) -> None:
+    """Compare a user's NumPy functions with differences, once for the loss's parameters.
+
+    Raises
+    ------
+    ValueError
+        If `derivative` is not the derivative of `loss`, or `second_derivative` not that of
+        `derivative`, where there is one.
+    """
+    kind = type(objective)
+    key = kind, repr(objective.parameters)
+    if _is_built_in(kind) or key in _derived:
+        return
+    t, b = _rows(objective)
+    if t.shape[1] == 1:
+        t = t[:, 0]
+    for name, slope in (("loss", "derivative"), ("derivative", "second_derivative")):
+        with np.errstate(all="ignore"):
+            try:
+                value, given = (np.asarray(getattr(objective, f)(t, b)) for f in (name, slope))
+            except NotImplementedError:  # which Newton's steps alone need
+                break
+            _check_slope(objective, name, slope, t, b, value, given)
+    _derived.add(key)
+
+
+def _check_slope(
+    objective: Objective, name: str, slope: str, t: Array, b: Array, value: Any, given: Any
+) -> None:
+    kind = type(objective).__name__
+    for column in [None] if t.ndim == 1 else range(t.shape[1]):
+        numeric = slope_of(getattr(objective, name), t, b, column)
+        part = given if t.ndim == 1 else given[..., column]
+        if part.shape != numeric.shape:
+            wanted = (*numeric.shape, *t.shape[1:])
+            raise ValueError(
+                f"{kind}.{slope} must give an array of shape {wanted} for margins of shape "
+                f"{t.shape}, got {given.shape}"
+            )
+        wrong = ~is_slope(numeric, value, part)
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
+            i = at[0]
+            where = ", ".join(f"{margin:g}" for margin in np.atleast_1d(t[i]))
+            raise ValueError(
+                f"{kind}.{slope} must be the derivative of {kind}.{name} in t: at t = {where}, "
+                f"b = {b[i]:g} it is {part[at]:.6g}, the central difference {numeric[at]:.6g}"
+            )
+
+
+def _is_built_in(kind: type) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")
 
 
 def check_step(objective: Objective, loss: Loss) -> None:
@@ -30,7 +107,7 @@ def check_step(objective: Objective, loss: Loss) -> None:
     """
     kind = type(objective)
     key = kind, repr(objective.parameters)
-    if key in _agreed:
+    if _is_built_in(kind) or key in _agreed:
         return
     from ..kernels.losses._trial import try_step
 

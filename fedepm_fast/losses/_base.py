@@ -15,7 +15,7 @@ from .._common.parameters import Around, check_fields, choice, param, real
 from .._common.registry import LOSSES, Registry
 from .._common.validation import check_array, check_choice, check_parameters
 from ..kernels._labels import check_labels
-from ._agreement import check_step
+from ._agreement import check_derivatives, check_step
 
 if TYPE_CHECKING:
     from ..data import FederatedData
@@ -122,13 +122,16 @@ class Objective:
         Raises
         ------
         ValueError
-            If the labels are not such as the loss takes, or `weights` not one per feature.
+            If the labels are not such as the loss takes, or `weights` not one per feature; for a
+            loss of your own also if its functions are not each other's derivatives.
         """
         if self.weights is not None and len(self.weights) != data.n_features:
             raise ValueError(
                 f"weights must be one per feature, {data.n_features}, got {len(self.weights)}"
             )
-        return self.fit_to_labels(data.labels)
+        fitted = self.fit_to_labels(data.labels)
+        check_derivatives(fitted)
+        return fitted
 
     def fit_to_labels(self, b: Array) -> Self:
         """This objective with what depends on the labels filled in and checked.
@@ -173,10 +176,8 @@ class Objective:
     @property
     def packing(self) -> dict[str, Any]:
         """The loss as `kernels.losses.pack` takes it."""
-        kind: Any = type(self)
-        loss = _lanes(kind)
-        if not kind.__module__.startswith(f"{__package__}."):
-            check_step(self, loss)
+        loss = _lanes(type(self))
+        check_step(self, loss)
         return {"loss": loss, "parameter": self.parameter}
 
     @property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from .._common.validation import check_choice, check_real
+from ._agreement import is_slope, slope_of
 from ._base import OBJECTIVES, Array, Objective
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _LABELS = {"classification": (0.0, 1.0), "regression": (0.37, 1.0, 2.0)}
 _MARGINS = np.concatenate([np.linspace(-3.1379, 2.9471, 17), [-31.73, -9.417, 8.523, 29.61]])
 #: From there on values may overflow.
 _LARGE = 5.0
-_STEP = 1e-5
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class ScalarLoss(Objective):
     def second_derivative(self, t: Array, b: Array) -> Array:
         if self.second is not None:
             return self._map("second", t, b)
-        return _slope_of(functools.partial(self._map, "gradient"), t, b)
+        return slope_of(functools.partial(self._map, "gradient"), t, b)
 
     def _map(self, name: str, t: Array, b: Array) -> Array:
         from ..kernels.losses._client_rows import read_only
@@ -215,7 +215,7 @@ def _check(checked: _Checked) -> None:
         if loss.slope is not None:
             _bounded("slope", loss.slope, "abs(gradient)", np.abs(found["gradient"]), t, y)
         if loss.curvature is not None:
-            rise = _slope_of(functools.partial(loss._map, "gradient"), t, y)
+            rise = slope_of(functools.partial(loss._map, "gradient"), t, y)
             _bounded("curvature", loss.curvature, "the slope of gradient", np.abs(rise), t, y)
 
 
@@ -250,19 +250,11 @@ def _reason(error: Exception) -> str:
     return next(iter(telling or lines), type(error).__name__)
 
 
-def _slope_of(function: Callable[[Array, Array], Array], t: Array, y: Array) -> Array:
-    """Central differences: with such steps a part in 1e10 in truncation and in rounding."""
-    h = _STEP * np.maximum(1.0, np.abs(t))
-    above, below = t + h, t - h
-    return (function(above, y) - function(below, y)) / (above - below)
-
-
 def _agree(
     loss: ScalarLoss, name: str, slope: str, found: dict[str, Array], t: Array, y: Array
 ) -> None:
-    numeric = _slope_of(functools.partial(loss._map, name), t, y)
-    size = 1 + np.abs(found[name]) + np.abs(numeric)
-    wrong = ~(np.abs(numeric - found[slope]) <= 1e-6 * size) & np.isfinite(size)
+    numeric = slope_of(functools.partial(loss._map, name), t, y)
+    wrong = ~is_slope(numeric, found[name], found[slope])
     if wrong.any():
         k = np.flatnonzero(wrong)[0]
         raise ValueError(

@@ -16,7 +16,7 @@ from commands import fedepm
 from fedepm_fast import FedEPM, Result, datasets, make_problem, run
 from fedepm_fast._common.validation import ArgumentValueError
 from fedepm_fast.cli import _common as _cli_common
-from fedepm_fast.cli import _with_option_names
+from fedepm_fast.cli._names import with_option_names
 
 
 @pytest.fixture
@@ -345,7 +345,7 @@ def test_compare_names_its_own_option(capsys):
     ],
 )  # fmt: skip
 def test_only_arguments_are_said_as_options(error, said):
-    assert _with_option_names(error, "tune") == said
+    assert with_option_names(error, "tune") == said
 
 
 def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
@@ -361,6 +361,9 @@ def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
         code, out, err = fedepm(capsys, "run", "--data", tmp_path / name, "--clients", 3)
         assert (code, out) == (2, "")
         assert name in err and message in err and err.count("\n") == 1
+    (tmp_path / "three.csv").write_text("a,y\n1,0\n2,1\n3,2\n")
+    code, _, err = fedepm(capsys, "run", "--data", tmp_path / "three.csv", "--clients", 3)
+    assert "(commands: --objective multinomial)" in err
     (tmp_path / "table.csv").write_text("a,y\n1,0\n2,1\n")
     for option in ("--label", "--client-column"):
         code, _, err = fedepm(capsys, "run", "--data", tmp_path / "table.csv", option, "z")
@@ -414,6 +417,27 @@ def test_divergence_is_said_and_code_1(capsys, tmp_path):
     assert "--learning-rate of" in err  # what to change, as it is typed
     record = json.loads(out)
     assert record["diverged"] and np.isfinite(record["x"]).all()
+
+
+def test_what_is_wrong_with_each_run_is_said_in_options(capsys):
+    where = ["--data", "synthetic", "--clients", 3, "--features", 4, "--no-scale"]
+    code, _, err = fedepm(capsys, "compare", *where, "--quiet")
+    *warnings, error = err.splitlines()
+    assert code == 1 and error.startswith("error: fedepm: the run diverged after round ")
+    assert "0.6931 at the start, where it was lowest: the parameters do not fit" in error
+    assert "a penalty parameter --mu0 of" in error
+    assert [line[:30] for line in warnings] == [
+        "warning: sfedprox: the run div",
+        "warning: sfedavg: the run dive",
+    ]
+    assert all("a --learning-rate of" in line for line in warnings)
+    assert not any("learning_rate" in line for line in warnings)
+
+
+def test_compare_takes_each_algorithm_once(capsys):
+    code, out, err = fedepm(capsys, "compare", "--algorithms", "fedepm,sfedavg, fedepm")
+    assert (code, out) == (2, "")
+    assert err == "error: --algorithms must be different ones, got fedepm more than once\n"
 
 
 def test_ending_above_the_start_is_said_and_code_1(capsys):

@@ -286,7 +286,14 @@ def test_bad_data_are_named(features, labels, sizes, error, message):
     ("changes", "message"),
     [
         ({"labels": [0, 1, 2, 0, 1, 2]}, "labels must have exactly two values .* got 3: 0, 1, 2"),
-        ({"labels": [1] * 6}, "exactly two values for classification, got 1: 1"),
+        (
+            {"labels": [0, 1, 2, 0, 1, 2]},
+            "; task='multiclass' takes classes .commands: --objective multinomial., "
+            "task='regression' takes numbers .commands: --objective least_squares or poisson.$",
+        ),
+        ({"labels": [0.5, 1, 2.5] * 2}, "got 3: 0.5, 1.0, 2.5; task='regression' takes numbers"),
+        ({"labels": ["a", "b", "c"] * 2}, "c; task='multiclass' takes .*objective multinomial.$"),
+        ({"labels": [1] * 6}, "exactly two values for classification, got 1: 1$"),
         ({"labels": [0, 1, np.nan, 0, 1, 0]}, "labels must be finite"),
         ({"labels": ["a", "b", None] * 2}, "labels must not be missing, got None at index 2"),
         (

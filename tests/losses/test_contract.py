@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from multiprocessing import get_context
 
 import matplotlib.pyplot as plt
@@ -18,7 +19,8 @@ from scipy import sparse
 from fedepm_fast import FedEPM, FederatedData, Problem, Result, Store, Sweep, run, sweep, tune
 from fedepm_fast.kernels import losses
 from fedepm_fast.kernels.losses.lanes import lane_loss, sqrt
-from fedepm_fast.losses import OBJECTIVES, as_objective
+from fedepm_fast.losses import OBJECTIVES, Multinomial, Objective, as_objective
+from fedepm_fast.losses._agreement import check_derivatives
 from fedepm_fast.privacy import LaplaceMechanism
 
 NAMES = (*OBJECTIVES.built_in(), PseudoHuber.name)
@@ -247,3 +249,67 @@ def test_a_step_with_another_derivative():
 
     message = "must give the derivative that Wrong.derivative gives: at t = -3.1379, b = -1.3 it "
     _wrong(step, f"{message}gives 0.878396, NumPy -0.878396")
+
+
+# Functions that are not each other's derivatives --------------------------------------------
+
+
+class _Halved(PseudoHuber):
+    """A derivative of half the size, which the step shares."""
+
+    def derivative(self, t, b):
+        return super().derivative(t, b) / 2
+
+    @staticmethod
+    def lanes():
+        def step(margin, target, parameter, total, product):
+            r = margin - target
+            root = sqrt(r * r + 1.0)
+            return 0.5 * (r / root), total + (root - 1.0), product
+
+        return lane_loss("halved", step)
+
+
+class _Bent(PseudoHuber):
+    def second_derivative(self, t, b):
+        return (1 + (t - b) ** 2) ** -0.5
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (_Halved(), "_Halved.derivative must be the derivative of _Halved.loss in t: at t = "),
+        (_Bent(), "_Bent.second_derivative must be the derivative of _Bent.derivative in t: at t"),
+    ],
+)
+def test_functions_that_are_no_derivatives_are_refused(loss, message, engine):
+    data = data_for(PseudoHuber())
+    for _ in range(2):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            run(ALGORITHM, data, objective=loss, rounds=1, engine=engine)
+
+
+def test_a_loss_without_a_second_derivative_runs():
+    class Without(PseudoHuber):
+        second_derivative = Objective.second_derivative
+
+    assert run(ALGORITHM, data_for(PseudoHuber()), objective=Without(), rounds=1).rounds == 1
+
+
+def test_every_margin_of_a_multiclass_loss_is_looked_at():
+    class Short(Multinomial):
+        def second_derivative(self, t, b):
+            return np.eye(t.shape[-1]) * np.ones((len(t), 1, 1))
+
+    data = data_for(Multinomial())
+    with pytest.raises(ValueError, match=r"Short\.second_derivative must be the derivative of"):
+        run(ALGORITHM, data, objective=Short(), rounds=1)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES.built_in())
+def test_built_in_losses_would_pass(name):
+    loss = OBJECTIVES[name]()
+    loss = loss.fit_to_labels(data_for(loss).labels)
+    own = type("Own", (type(loss),), {"__module__": "own"})
+    check_derivatives(own(**{f.name: getattr(loss, f.name) for f in fields(loss)}))
