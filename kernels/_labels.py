@@ -24,7 +24,7 @@ LABELS = {
     "classes": Labels(
         "whole numbers from 0", lambda b: (b == np.floor(b)) & (b >= 0) & (b < 2**24)
     ),
-    "counts": Labels("counts, at least 0", lambda b: b >= 0),
+    "counts": Labels("counts or rates, at least 0", lambda b: b >= 0),
     "reals": Labels("any numbers", lambda b: np.ones(b.shape, bool)),
 }
 

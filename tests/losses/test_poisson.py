@@ -84,7 +84,7 @@ def test_predictions_are_means(claims):
 def test_refused(claims):
     for labels, got in (([1.0, -1.0], "-1.0 at index 1"), ([-0.5, 2.0], "-0.5 at index 0")):
         data = FederatedData(np.eye(2), labels, [1, 1])
-        message = f"labels must be counts, at least 0 for the poisson objective, got {got}"
+        message = f"labels must be counts or rates, at least 0 for the poisson objective, got {got}"
         with pytest.raises(ValueError, match=message):
             Problem(data, Poisson())
         with pytest.raises(ValueError, match=message):

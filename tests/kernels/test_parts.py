@@ -1,0 +1,62 @@
+"""Slices and named tuples of compiled code are those of NumPy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from fedepm_fast.kernels._jit import JIT_DISABLED, kernel
+from fedepm_fast.kernels._parts import as_named, fill, part
+
+
+class Pair(NamedTuple):
+    left: float
+    right: float
+
+
+@kernel
+def _part(array, first, last):
+    return part(array, first, last)
+
+
+@kernel
+def _filled(first, last):
+    array = np.zeros(7)
+    fill(part(array, first, last), 2.5)
+    return array
+
+
+@kernel
+def _named(values):
+    pair = as_named(values, Pair)
+    return pair.right - pair.left
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 3)])
+@pytest.mark.parametrize(("first", "last"), [(0, 7), (2, 5), (3, 3), (7, 7)])
+def test_part(shape, first, last):
+    array = np.arange(float(np.prod(shape))).reshape(shape)
+    found = _part(array, first, last)
+    assert_array_equal(found, array[first:last])
+    assert found.strides == array.strides and found.flags.c_contiguous
+    assert last == first or np.shares_memory(found, array)
+
+
+def test_part_keeps_what_it_is_of():
+    found = _part(np.arange(1e5), 10, 20)  # nothing else holds that array
+    np.zeros(100_000).fill(-1.0)
+    assert_array_equal(found, np.arange(10.0, 20.0))
+
+
+def test_fill_and_named():
+    assert_array_equal(_filled(2, 4), [0, 0, 2.5, 2.5, 0, 0, 0])
+    assert _named(np.array([1.0, 3.5])) == 2.5
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="NumPy slices anything")
+def test_other_arrays_are_refused():
+    with pytest.raises(Exception, match="part.. takes C-contiguous arrays"):
+        _part(np.zeros((4, 4)).T, 0, 1)
