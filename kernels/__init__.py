@@ -52,9 +52,11 @@ __all__ = ["on_compile", "warmup", *_MODULES]
 def warmup() -> tuple[str, ...]:
     """Compile, or load from the cache, the kernels of all modules, for float64 and float32.
 
-    What only some calls need is left to them: the kernels for several threads, and those of `ens`
-    for a small number of clients, which are made for that number. Returns the names of the
-    kernels that had to be compiled.
+    What only some calls need is left to them: the kernels for several threads, those of `ens`
+    for a small number of clients, which are made for that number, and of `losses` those for rows
+    of more than 128 columns and for CSR. So are an algorithm's own stages, which are no kernels:
+    the command ``fedepm warmup`` compiles all that runs need. Returns the names of the kernels
+    that had to be compiled.
     """
     for name in _MODULES:
         importlib.import_module(f".{name}", __name__)

@@ -35,7 +35,7 @@ from numba.core import config as _numba_config
 from numba.core.caching import _Cache
 from numba.core.serialize import dumps
 
-from ._identity import own_identity, plain, value_identity
+from ._identity import StaleCode, own_identity, plain, value_identity
 from ._sources import PACKAGE, sources
 
 config: Any = _numba_config  # its attributes come from the environment
@@ -278,6 +278,8 @@ class KernelCache(_Cache):
     def _load(self, sig: Any, target_context: Any) -> Any:
         try:
             key = self._key(sig, target_context.codegen())
+        except StaleCode as error:
+            raise StaleCode(f"{self._function.__qualname__} {error}") from None
         except TypeError:  # `save_overload` says so
             return None
         data = self._store.read(self._folder, self._name(key))

@@ -12,16 +12,21 @@ import functools
 import hashlib
 import inspect
 from types import BuiltinFunctionType, CodeType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import extending
+from numba.core.caching import FunctionCache
 
 from ._sources import source_digest
 
 #: Modules whose functions are told from others by their names.
 _KNOWN = ("builtins", "cmath", "math", "numba", "numpy", "operator")
 _KERNELS = __name__.removesuffix("_identity")
+
+
+class StaleCode(TypeError):
+    """Numba would run what it compiled of a file's functions before another file changed."""
 
 
 def own_identity(function: Any) -> str:
@@ -31,13 +36,16 @@ def own_identity(function: Any) -> str:
     ------
     TypeError
         If it refers to something that cannot be told from others of its kind.
+    StaleCode
+        If it calls a function that Numba keeps on disk, of which another file's are a part.
     """
     return hashlib.sha256(repr(_function(function, ())).encode()).hexdigest()
 
 
 def value_identity(value: Any) -> str:
     """The same of a value that a function reads."""
-    return hashlib.sha256(repr(_value("a value", value, (), [])).encode()).hexdigest()
+    outer = (_Caller(None, False),)
+    return hashlib.sha256(repr(_value("a value", value, outer, [])).encode()).hexdigest()
 
 
 def plain(function: Any) -> Any:
@@ -45,11 +53,21 @@ def plain(function: Any) -> Any:
     return function.py_func if extending.is_jitted(function) else function
 
 
-def _function(function: Any, within: tuple[Any, ...]) -> Any:
+class _Caller(NamedTuple):
+    """A function on the way to another one."""
+
+    function: Any
+    kept: bool
+    """Whether Numba keeps its machine code on disk."""
+
+
+def _function(function: Any, within: tuple[_Caller, ...]) -> Any:
+    kept = isinstance(getattr(function, "_cache", None), FunctionCache)
     function = plain(function)
-    if function in within:  # it calls itself
-        return ("caller", within.index(function))
-    within = (*within, function)
+    callers = [caller.function for caller in within]
+    if function in callers:  # it calls itself
+        return ("caller", callers.index(function))
+    within = (*within, _Caller(function, kept))
     names = sorted(_names(function.__code__))
     read = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -79,7 +97,7 @@ def _constant(value: Any) -> str:
     return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
-def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> Any:
+def _value(name: str, value: Any, within: tuple[_Caller, ...], names: list[str]) -> Any:
     kind = type(value).__name__
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return (kind, repr(value))
@@ -96,10 +114,11 @@ def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> 
         home = str(function.__module__)
         if home.partition(".")[0] in _KNOWN:
             return (kind, home, function.__qualname__)
+        _refuse_stale(function, within)
         if home.startswith(_KERNELS) and not function.__closure__:
             return (kind, home, function.__qualname__, source_digest(home.removeprefix(_KERNELS)))
         if not intrinsic:
-            return (kind, *_options(value), _function(function, within))
+            return (kind, *_options(value), _function(value, within))
     if isinstance(value, functools.partial):  # what vectors are without compilation
         return (kind, *(_value(name, v, within, names) for v in (value.func, value.args)))
     if isinstance(value, ModuleType):
@@ -112,6 +131,22 @@ def _value(name: str, value: Any, within: tuple[Any, ...], names: list[str]) -> 
     if isinstance(value, (type, BuiltinFunctionType, np.ufunc)):
         return (kind, getattr(value, "__module__", ""), value.__name__)
     raise TypeError(f"refers to {name}, of type {kind}, which has no hash")
+
+
+def _refuse_stale(called: Any, within: tuple[_Caller, ...]) -> None:
+    """Raise StaleCode where `called` is of another file than a caller that Numba keeps on disk.
+
+    ``cache=True`` looks at the file of that function alone. The outermost caller does not count:
+    it is compiled anew, whatever Numba keeps of it.
+    """
+    file = called.__code__.co_filename
+    for caller in within[1:]:
+        if caller.kept and caller.function.__code__.co_filename != file:
+            raise StaleCode(
+                f"calls {caller.function.__qualname__}, compiled with cache=True, and that "
+                f"{called.__qualname__} of another file: Numba would not notice when that one "
+                "changes; leave out cache=True, the kernels are kept on disk anyway"
+            )
 
 
 def _options(dispatcher: Any) -> Any:

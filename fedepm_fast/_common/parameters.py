@@ -208,7 +208,8 @@ def check_fields(instance: Any) -> None:
     ValueError, TypeError
         Naming the field, or a class that has fields and is no dataclass.
     """
-    _refuse_lost_fields(type(instance))
+    cls: Any = type(instance)
+    _refuse_lost_fields(cls)
     for name, parameter in parameters(type(instance)).items():
         value = getattr(instance, name)
         if parameter.check is not None:

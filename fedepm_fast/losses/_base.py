@@ -176,7 +176,8 @@ class Objective:
     @property
     def packing(self) -> dict[str, Any]:
         """The loss as `kernels.losses.pack` takes it."""
-        loss = _lanes(type(self))
+        kind: Any = type(self)
+        loss = _lanes(kind)
         check_step(self, loss)
         return {"loss": loss, "parameter": self.parameter}
 

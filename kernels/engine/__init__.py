@@ -17,6 +17,7 @@ are a pure function of these arguments, apart from the times.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -35,7 +36,7 @@ from .._engine_state import (
     new_history,
     new_state,
 )
-from .._jit import JIT_DISABLED, device, kernel, stage
+from .._jit import JIT_DISABLED, device, kernel, stage, warms
 from .._loop import (
     DIVERGED,
     GRADIENT,
@@ -56,7 +57,7 @@ from ..losses._clients import _add
 from ..noise import gaussian_rows, laplace_rows
 from ..philox import wrapping
 from ..sampling import select_into
-from ._client import ROWS, address_of, objective_of, pointed
+from ._client import ROWS, address_of, objective, objective_of, pointed
 from ._clock import now
 from ._views import view_of
 
@@ -136,6 +137,7 @@ def _observe(state, history, row):
 
 
 _run_loop = kernel(make_loop(device, now, _observe)[1])
+_STAGES = 5
 
 #: What stages and loop are compiled for, whatever the loss, the rows and the algorithm.
 _VIEWS = tuple(
@@ -344,9 +346,9 @@ class Engine:
         if self._words is None or self._words[0] != tuple(map(id, arguments)):
             words = [view.packed(value) for view, value in zip(_VIEWS, arguments, strict=True)]
             self._words = tuple(map(id, arguments)), arguments, words
-        loop, *stages = _compiled(self._stages)
+        stages = map(_pointer, self._stages)
         views = (self._pointed[0], *self._words[2], _HISTORY.packed(history))
-        return loop(  # type: ignore[no-any-return]
+        return _loop()(  # type: ignore[no-any-return]
             *stages, *(words.ctypes.data for words in views), tau, last
         )
 
@@ -365,11 +367,30 @@ class _Pointer(types.WrapperAddressProtocol):
 
 
 @functools.cache
-def _compiled(stages: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The loop, and its stages as it takes them."""
+def _pointer(stage: Any) -> _Pointer:
+    return _Pointer(address_of(stage.get_compile_result(_STAGE)))
+
+
+@functools.cache
+def _loop() -> Any:
+    """The loop, which takes pointers to stages and addresses of the rest."""
     signature = types.UniTuple(types.int64, 2)(
-        *[types.FunctionType(_STAGE)] * len(stages), ROWS, *_VIEWS, _HISTORY, types.int64,
-        types.int64,
-    )  # fmt: skip
-    found = (_Pointer(address_of(stage.get_compile_result(_STAGE))) for stage in stages)
-    return _run_loop.get_compile_result(signature).entry_point, *found
+        *[types.FunctionType(_STAGE)] * _STAGES, ROWS, *_VIEWS, _HISTORY, types.int64, types.int64
+    )
+    return _run_loop.get_compile_result(signature).entry_point
+
+
+@warms
+def _warm() -> None:
+    """The loop, the stages that are no algorithm's own, and what the losses' pointers point to."""
+    if JIT_DISABLED:
+        return
+    _loop()
+    uploads = itertools.product(_ROWS.values(), (False, True))
+    for compiled in (
+        select, average_selected, evaluate_kernel(objective),
+        *(upload_kernel(*kind) for kind in uploads),
+    ):  # fmt: skip
+        _pointer(compiled)
+    for rows in losses.examples(np.float64):
+        pointed(rows)

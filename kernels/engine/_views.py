@@ -97,8 +97,8 @@ def _from_python(kind: Any, value: Any, c: Any) -> NativeValue:
 class _Attributes(AttributeTemplate):
     key = View
 
-    def generic_resolve(self, view: Any, attribute: str) -> Any:
-        return view.kinds[view.names.index(attribute)] if attribute in view.names else None
+    def generic_resolve(self, value: Any, attr: str) -> Any:  # type: ignore[override]
+        return value.kinds[value.names.index(attr)] if attr in value.names else None
 
 
 @lower_getattr_generic(View)

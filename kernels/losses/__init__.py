@@ -16,6 +16,7 @@ Results do not depend on the number of threads or on which clients are asked for
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -316,11 +317,16 @@ def _writable(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.writeable else array.copy()
 
 
+def examples(dtype: Any) -> Iterator[ClientRows]:
+    """One row, packed for each registered loss; for float64 also as float32 numbers."""
+    for loss in importlib.import_module(NAMED_IN).OBJECTIVES:
+        # 0.1 is no float32 number, 1.0 is.
+        for entry in (0.1, 1.0) if dtype == np.float64 else (1.0,):
+            yield pack(np.full((1, 1), entry, dtype), [0], [1], loss=loss)
+
+
 @warms
 def _warm() -> None:
     for dtype in (np.float64, np.float32):
-        for loss in importlib.import_module(NAMED_IN).OBJECTIVES:
-            # 0.1 is no float32 number, 1.0 is.
-            for entry in (0.1, 1.0) if dtype == np.float64 else (1.0,):
-                rows = pack(np.full((1, 1), entry, dtype), [0], [1], loss=loss)
-                values_and_gradients(rows, np.ones(rows.n_parameters, dtype))
+        for rows in examples(dtype):
+            values_and_gradients(rows, np.ones(rows.n_parameters, dtype))

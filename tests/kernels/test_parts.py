@@ -58,5 +58,5 @@ def test_fill_and_named():
 
 @pytest.mark.skipif(JIT_DISABLED, reason="NumPy slices anything")
 def test_other_arrays_are_refused():
-    with pytest.raises(Exception, match="part.. takes C-contiguous arrays"):
+    with pytest.raises(Exception, match=r"part\(\) takes C-contiguous arrays"):
         _part(np.zeros((4, 4)).T, 0, 1)
