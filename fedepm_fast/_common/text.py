@@ -46,5 +46,8 @@ def aligned(rows: Sequence[Sequence[str]], margin: str = "") -> list[str]:
 
 
 def shortened(text: str, room: int) -> str:
-    """A text in at most so many characters; what is left out is dots."""
-    return text if len(text) <= room else f"{text[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
+    """A text in at most so many characters: dots stand for its middle."""
+    if len(text) <= room:
+        return text
+    last = (room - 1) // 2
+    return f"{text[: room - 1 - last]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - last :]}"

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .._common import html
-from .._common.text import aligned, fill, pairs, shortened
+from .._common.text import WIDTH, aligned, fill, pairs, shortened, terminal_width
 
 if TYPE_CHECKING:
     from ._comparison import Comparison
@@ -25,7 +25,7 @@ _TITLES = {
 _KINDS = {"wald": "Wald", "robust": "robust (HC1)", "clustered": "clustered by client"}
 #: Clients below which errors that are clustered by client are known to be too small.
 _MANY = 30
-_NAME, _CLIENT, _COMPARED = 26, 12, 16
+_NAME, _CLIENT, _COMPARED = 12, 12, 16
 
 
 # Numbers -----------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ def coefficient_rows(model: Model, kind: str | None, level: float) -> list[list[
     kind = model.inference.default if kind is None else kind
     known = None if kind is None else model.statistics(kind, level)
     letter = "z" if kind is None or math.isinf(model.inference.df(kind)) else "t"
-    head = ["", "coefficient"]
+    head = ["", "estimate"]
     if known is not None:
-        head += ["std. error", letter, "p", f"{100 * level:g} % interval"]
+        head += ["std.err", letter, "p", f"{100 * level:g} % interval"]
     noise = model.training.get("privacy", {}).get("noise")
     if noise is not None:
         head.append("noise (sd)")
@@ -141,15 +141,15 @@ def coefficient_rows(model: Model, kind: str | None, level: float) -> list[list[
         if len(model.coef) > 1:
             assert model.classes is not None
             name = f"{model.classes[k + 1]} against {model.classes[0]}"
-            rows.append([shortened(name, _NAME), *[""] * (len(head) - 1)])
+            rows.append([name, *[""] * (len(head) - 1)])
         for j in order:
-            row = [shortened(model.feature_names[j], _NAME), figure(values[j])]
+            row = [model.feature_names[j], figure(values[j])]
             if known is not None:
                 at = k * p + j
                 row += [
-                    figure(known["standard_error"][at]), f"{known['statistic'][at]:.2f}",
+                    figure(known["standard_error"][at], 3), f"{known['statistic'][at]:.2f}",
                     p_text(known["p_value"][at]),
-                    f"{figure(known['low'][at])} to {figure(known['high'][at])}",
+                    f"{figure(known['low'][at], 3)} to {figure(known['high'][at], 3)}",
                 ]  # fmt: skip
             if noise is not None:
                 row.append(figure(noise[model.feature_names[j]], 2))
@@ -191,7 +191,11 @@ def remarks(model: Model, kind: str | None) -> list[str]:
 
 def summary_of(model: Model, kind: str | None, level: float) -> str:
     """What printing a model says."""
-    table = aligned(coefficient_rows(model, kind, level), margin="  ")
+    rows = coefficient_rows(model, kind, level)
+    # Names have what the numbers leave of a line.
+    others = sum(2 + max(map(len, column)) for column in list(zip(*rows, strict=True))[1:])
+    room = max((terminal_width() or WIDTH) - 2 - others, _NAME)
+    table = aligned([[shortened(name, room), *rest] for name, *rest in rows], margin="  ")
     below = [fill(f"  {text}", "    ") for text in remarks(model, kind)]
     lines = [title_of(model), *pairs(facts(model), margin="  "), "", *table, "", *below]
     if model.comparison is not None:

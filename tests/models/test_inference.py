@@ -183,7 +183,7 @@ def test_losses_that_are_no_likelihood_have_no_errors_unless_asked_for(table):
     np.testing.assert_allclose(list(found.values()), want, rtol=1e-8)
     text = " ".join(str(model).split())
     assert "no standard errors: the loss huber is no likelihood" in text
-    assert "std. error" not in text
+    assert "std.err" not in text
 
 
 def test_kinds_that_cannot_be_had_say_why(table):
