@@ -26,6 +26,8 @@ from fedepm_fast import (
     SFedAvg,
     SFedProx,
     datasets,
+    evaluate,
+    fit,
     make_problem,
     participation,
     plots,
@@ -35,6 +37,7 @@ from fedepm_fast import (
     theory,
 )
 from fedepm_fast.algorithms import Algorithm
+from fedepm_fast.preparation import Preparation, PreparationWarning, read_table
 from fedepm_fast.result import DivergenceWarning
 
 HERE = Path(__file__).parent
@@ -246,6 +249,17 @@ def presets(colour: Any) -> Figure:
     return figure
 
 
+def hospitals(colour: Any) -> Figure:
+    """The tutorial's model, and its calibration a year later."""
+    how: dict[str, Any] = {"decimal": ",", "na": ["n. d.", "-99"]}
+    first, later = (read_table(HERE / "hospitals" / f"{year}.csv", **how) for year in (2023, 2024))
+    choices = Preparation(drop=["patient", "admitted"], ignore_case=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PreparationWarning)  # of the ward that is new
+        model = fit(first, "outcome", "hospital", preparation=choices, holdout=0.25, seed=1)
+        return model.plot(evaluate(model, later))
+
+
 FIGURES: tuple[Callable[[Any], Figure], ...] = (
     exact_penalty,
     ens_objective,
@@ -254,6 +268,7 @@ FIGURES: tuple[Callable[[Any], Figure], ...] = (
     gradients,
     selections,
     presets,
+    hospitals,
 )
 
 

@@ -2,7 +2,8 @@
 
 Python has one namespace a page and must print what the ``text`` block below says; TOML and Python
 whose first line names a file are written to it, for later blocks; of console blocks the ``fedepm``
-commands run. What an extra brings cannot be imported until the page has said to install it.
+commands run, and files of the repository are copied (``cp``). What an extra brings cannot be
+imported until the page has said to install it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import doctest
 import io
 import re
 import shlex
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -31,6 +33,8 @@ BLOCK = re.compile(
     r"```(?P<language>python|console|toml)\n(?P<code>.*?)```\n(?:\n```text\n(?P<said>.*?)```)?",
     re.S,
 )
+ROOT = Path(__file__).parents[1]
+COPY = re.compile(r"^cp (\S+) \.$", re.M)
 FILE = re.compile(r"# (\S+\.(?:toml|py))\n")
 INSTALL = re.compile(r"pip install '\.\[([\w,]+)\]'")
 
@@ -93,6 +97,15 @@ def told(block: re.Match[str], page: str, line: int) -> Iterator[None]:
     assert same, f"{page}, line {line}, prints:\n{said.getvalue()}"
 
 
+def copy_files(code: str) -> None:
+    """The files of the repository that a console block copies here, as from a clone's folder."""
+    for pattern in COPY.findall(code):
+        found = sorted(ROOT.glob(pattern))
+        assert found, pattern
+        for path in found:
+            shutil.copy(path, ".")
+
+
 def commands(code: str) -> Iterator[list[str]]:
     """The arguments of the ``fedepm`` commands of a console block."""
     for line in code.replace("\\\n", " ").splitlines():
@@ -131,6 +144,7 @@ def run_page(path: Path, *, compile_only: bool) -> None:
         elif block["language"] == "console" and not skip:
             from fedepm_fast import cli
 
+            copy_files(code)
             for arguments in commands(code):
                 with told(block, path.name, line):
                     try:

@@ -56,6 +56,14 @@ def test_the_page_of_the_commands_has_all_that_help_says(capsys):
         assert not left_out - {"Arguments"}, (command, left_out)
 
 
+def test_the_tutorials_tables_are_what_their_script_makes(tmp_path):
+    runpy.run_path(str(ROOT / "scripts" / "make_hospitals.py"))["main"](tmp_path)
+    made = sorted(tmp_path.iterdir())
+    assert [path.name for path in made] == ["2023.csv", "2024.csv"]
+    for path in made:
+        assert path.read_bytes() == (ROOT / "docs" / "hospitals" / path.name).read_bytes()
+
+
 def test_every_image_has_one_for_dark_pages():
     folder = ROOT / "docs" / "images"
     names = {path.stem for path in folder.glob("*.png")}

@@ -97,6 +97,9 @@ def fit(
     min_count: Annotated[
         int, typer.Option(help="Levels of fewer rows are taken together as (other).")
     ] = 1,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", help="Levels that differ in case only are one.")
+    ] = False,
     holdout: Annotated[
         float,
         typer.Option(help="Share of each client's rows that is kept from the fit, to judge it by."),
@@ -165,14 +168,14 @@ def fit(
 
     tables.check_files(out, plot)
     check_errors(errors, level)
-    prepared: Any = _preparation(drop, kind, reference, min_count)
+    prepared: Any = _preparation(drop, kind, reference, min_count, ignore_case)
     if total_epsilon is not None or public is not None or privacy_delta is not None:
         if total_epsilon is None:
             raise ValueError("total_epsilon must be given with public and privacy_delta")
-        if drop or kind or reference or min_count != 1:
+        if drop or kind or reference or min_count != 1 or ignore_case:
             raise ValueError(
-                "public must say all there is of the columns: drop, kind, reference and min_count "
-                "are for fits that are not private"
+                "public must say all there is of the columns: drop, kind, reference, min_count and "
+                "ignore_case are for fits that are not private"
             )
         prepared = _public(public)
     loss = _objective(objective, delta)
@@ -236,13 +239,18 @@ def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def _preparation(
-    drop: list[str] | None, kind: list[str] | None, reference: list[str] | None, min_count: int
+    drop: list[str] | None,
+    kind: list[str] | None,
+    reference: list[str] | None,
+    min_count: int,
+    ignore_case: bool,
 ) -> Preparation:
     from ..preparation import Preparation
 
     return Preparation(
         drop=tuple(drop or ()), kinds=_pairs("kind", kind),
         reference=_pairs("reference", reference), min_count=min_count,
+        ignore_case=ignore_case,
     )  # fmt: skip
 
 

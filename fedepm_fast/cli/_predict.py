@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,9 @@ from ._options import with_options
 
 if TYPE_CHECKING:
     from ..preparation import Table
+
+#: What reads as a number, but is none: 0045.
+_CODE = re.compile(r"-?0[0-9]+")
 
 ModelFile = Annotated[Path, typer.Argument(help="What fedepm fit --out wrote.", metavar="MODEL")]
 Label = Annotated[
@@ -107,8 +111,8 @@ def evaluate(
 def _cells(table: Table, name: str) -> list[Any]:
     """A column as it is written again."""
     column = table.column(name, "keep")
-    if column.kind == "category":
-        codes, names = column.levels
+    codes, names = column.levels
+    if column.kind == "category" or any(map(_CODE.fullmatch, names)):
         return [None if code < 0 else names[code] for code in codes.tolist()]
     cells = column.numbers.tolist()
     return [None if cell != cell else int(cell) if cell == int(cell) else cell for cell in cells]

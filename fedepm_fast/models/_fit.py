@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from .._common.validation import (
     MAX_SEED,
+    ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
     check_choice,
@@ -19,12 +21,15 @@ from .._common.validation import (
     check_real,
 )
 from ..losses import Objective
-from ..preparation import Preparation, Prepared
+from ..preparation import Preparation, PreparationWarning, Prepared, Table
 from ..preparation._columns import level_text
 from ._holdout import held_out
 from ._model import Model, ModelWarning
 from ._rows import Rows, classes_of, coded, objective_for, read_rows
 from ._training import Settings, train
+
+#: Rows from which on whole numbers that all differ are not what is measured of persons.
+_MANY = 100
 
 
 def fit(
@@ -129,6 +134,8 @@ def fit(
         If the fit did not converge, or there are no finite best coefficients; with
         `total_epsilon` before the fit if its noise is expected to be larger than the signal, and
         after it if the coefficients are hardly larger than noise.
+    PreparationWarning
+        If a column looks like the numbers of the rows.
     """
     check_choice("client_weight", client_weight, ("size", "equal"))
     seed = check_int("seed", seed, high=MAX_SEED)
@@ -190,9 +197,36 @@ def fit(
         rest = rows.take(held), labels[held]
         comparison = compare(trained, model, (rows.take(chosen), labels[chosen]), rest, settings)
         model = replace(model, comparison=comparison)
+    for name in _numbers_of_rows(rows.table, preparation or Preparation()):
+        message = (
+            f"column {name!r} has another whole number in every row, as numbers of persons have: "
+            "leave it out by drop= (--drop), unless it measures something"
+        )
+        warnings.warn(message, PreparationWarning, stacklevel=2)
     for note in model.notes:
         warnings.warn(note, ModelWarning, stacklevel=2)
     return model
+
+
+def _numbers_of_rows(table: Table, chosen: Preparation) -> list[str]:
+    """Columns in which every row has a whole number of its own, and nobody said what they are."""
+    if len(table) < _MANY:
+        return []
+    told = {*chosen.drop, *chosen.kinds, *chosen.levels, *chosen.reference}
+    found = []
+    for name in table.names:
+        with suppress(ArgumentError):  # which preparing tells, with those of other columns
+            if name in told or (column := table.column(name)).kind != "numeric":
+                continue
+            cells = column.numbers
+            head = cells[:_MANY]
+            if all(_is_numbering(rows) for rows in (head, cells)):  # most columns end with the head
+                found.append(name)
+    return found
+
+
+def _is_numbering(cells: NDArray[np.float64]) -> bool:
+    return bool((cells % 1 == 0).all()) and len(np.unique(cells)) == len(cells)
 
 
 def _dealt(rows: Rows, clients: int, client: Any, seed: int) -> Rows:

@@ -127,7 +127,10 @@ def calibration(
         for name, curve in curves.items()
     }
     ends = np.concatenate([part for x, y, _ in held.values() for part in (x, y)])
-    low, high = (0.0, 1.0) if unit else (float(ends.min()), float(ends.max()))
+    # Of rare outcomes the corner where they are.
+    low, high = float(ends.min()), float(ends.max())
+    if unit:
+        low, high = 0.0, min(1.0, 1.15 * high) or 1.0
     ax.plot([low, high], [low, high], color=ink(0.65), linestyle=(0, (4, 3)), linewidth=1, zorder=0)
     most = max(float(rows.max()) for *_, rows in held.values())
     by_size = sorted(held, key=lambda name: -float(held[name][2].sum()))
@@ -145,8 +148,8 @@ def calibration(
     if len(told) < len(held):
         ax.plot([], [], label=f"{len(held) - len(told)} more", color=ink(0.35), marker=".")
     if unit:
-        ax.set_xlim(-0.02, 1.02)
-        ax.set_ylim(-0.02, 1.02)
+        ax.set_xlim(-0.02 * high, 1.02 * high)
+        ax.set_ylim(-0.02 * high, 1.02 * high)
         ax.set_aspect("equal")
     ax.set_xlabel(predicted)
     ax.set_ylabel(seen)

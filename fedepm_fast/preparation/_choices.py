@@ -18,7 +18,7 @@ from .._common.validation import (
 from ._columns import KINDS, CodedColumn, Column
 from ._disclosure import Guard, Thresholds, thresholds_of
 from ._learn import learn
-from ._levels import MISSING_LEVEL, OTHER, Levels, check_count, check_words
+from ._levels import MISSING_LEVEL, OTHER, Levels, check_count, check_words, in_lower_case
 from ._prepared import Prepared
 from ._public import declared
 from ._sources import as_table
@@ -59,6 +59,8 @@ class Preparation:
         Levels of fewer rows, over all clients, are taken together as "(other)".
     max_levels : int
         A category of more levels is refused: it may be free text, a date or a number of persons.
+    ignore_case : bool
+        Whether levels that differ in upper and lower case only are one, in lower case.
     thresholds : Thresholds
         Below which a client's sums are refused by a guard.
 
@@ -77,6 +79,7 @@ class Preparation:
     missing: str = "indicator"
     min_count: int = 1
     max_levels: int = 100
+    ignore_case: bool = False
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
@@ -84,8 +87,9 @@ class Preparation:
         check_choice("missing", self.missing, MISSINGS)
         check_int("min_count", self.min_count, low=1)
         check_int("max_levels", self.max_levels, low=2)
-        if not isinstance(self.intercept, bool):
-            raise ArgumentTypeError("intercept", f"must be True or False, got {self.intercept!r}")
+        for flag in ("intercept", "ignore_case"):
+            if not isinstance(getattr(self, flag), bool):
+                raise ArgumentTypeError(flag, f"must be True or False, got {getattr(self, flag)!r}")
         if isinstance(self.drop, str) or not all(isinstance(name, str) for name in self.drop):
             raise ArgumentTypeError("drop", f"must be a sequence of names, got {self.drop!r}")
         if not isinstance(self.thresholds, Thresholds):
@@ -95,8 +99,9 @@ class Preparation:
             object.__setattr__(self, name, _by_name(name, getattr(self, name)))
         for column, kind in self.kinds.items():
             check_choice(f"kinds[{column!r}]", kind, KINDS)
-        levels = {name: _levels(name, told) for name, told in self.levels.items()}
+        levels = {name: _levels(name, self._cased(told)) for name, told in self.levels.items()}
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "reference", self._cased(self.reference))
         for column in (*self.levels, *self.reference):
             if self.kinds.get(column, "category") != "category":
                 raise ArgumentValueError(
@@ -247,6 +252,7 @@ class Preparation:
             "missing": self.missing,
             "min_count": self.min_count,
             "max_levels": self.max_levels,
+            "ignore_case": self.ignore_case,
             "thresholds": self.thresholds.to_dict(),
         }
 
@@ -265,6 +271,16 @@ class Preparation:
             told["thresholds"] = thresholds_of(told["thresholds"])
         return cls(**told)
 
+    def _cased(self, given: Any) -> Any:
+        """Levels as they are compared: a sequence of them, or a mapping to them."""
+        if not self.ignore_case:
+            return given
+        if isinstance(given, Mapping):
+            return {k: v.lower() if isinstance(v, str) else v for k, v in given.items()}
+        if isinstance(given, str):
+            return given
+        return [level.lower() if isinstance(level, str) else level for level in given]
+
     def _check_names(self, table: Table) -> None:
         """Refuse choices for columns that the table has not."""
         for argument in ("kinds", "levels", "reference"):
@@ -273,15 +289,18 @@ class Preparation:
                     table.column(name, argument)
 
     def _declared(self, column: Column) -> Column:
-        """A column whose undeclared levels are "(other)"."""
+        """A column in the levels that are told apart: undeclared ones are "(other)"."""
         told = self.levels.get(column.name)
+        if self.ignore_case and self.kind_of(column) == "category":
+            column = _Renamed(column, in_lower_case(column.levels), column.ordered)
         if told is None:
             return column
         codes, names = column.levels
         rest = len(told)
         places = {name: k for k, name in enumerate(told)}
         lookup = [*(places.get(name, rest) for name in names), -1]
-        return _Declared(column, codes, lookup, [*told, OTHER])
+        levels = Levels(np.array(lookup, dtype=np.int32)[codes], (*told, OTHER))
+        return _Renamed(column, levels, True)
 
     def _parameters(self, columns: Mapping[str, ColumnSummary]) -> int:
         """Parameters that the columns of one client come to."""
@@ -295,16 +314,14 @@ class Preparation:
         return found
 
 
-class _Declared(CodedColumn):
-    """A column whose levels were declared."""
+class _Renamed(CodedColumn):
+    """A column whose levels are called otherwise."""
 
-    def __init__(
-        self, column: Column, codes: Any, lookup: Sequence[int], names: Sequence[str]
-    ) -> None:
+    def __init__(self, column: Column, levels: Levels, ordered: bool) -> None:
         Column.__init__(self, column.name)
         self.place = column.place  # type: ignore[method-assign]
-        self.levels = Levels(np.array(lookup, dtype=np.int32)[codes], tuple(names))
-        self.ordered = True
+        self.levels = levels
+        self.ordered = ordered
 
 
 def raise_all(errors: Sequence[ArgumentError]) -> NoReturn:

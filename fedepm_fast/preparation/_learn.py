@@ -46,8 +46,11 @@ def learn(choices: Preparation, summaries: Sequence[TableSummary]) -> Prepared:
     if not learner.features and not choices.intercept:
         raise ArgumentValueError("summaries", "must have a column that is not constant, got none")
     for name, levels in learner.alike:
-        told = " and ".join(map(repr, levels))
-        message = f"column {name!r} has levels that differ in case only, and are told apart: {told}"
+        told = ", ".join(" and ".join(map(repr, alike)) for alike in levels)
+        message = (
+            f"column {name!r} has levels that differ in case only, and are told apart: {told}; "
+            "ignore_case=True (--ignore-case) makes them one"
+        )
         warnings.warn(message, PreparationWarning, stacklevel=3)
     clients = tuple(f"client {i + 1}" if c is None else c for i, c in enumerate(total.clients))
     return Prepared(
@@ -71,7 +74,7 @@ class _Learner:
         self.rows = total.rows
         self.rules: list[ColumnRule] = []
         self.features: list[Feature] = []
-        self.alike: list[tuple[str, list[str]]] = []
+        self.alike: list[tuple[str, list[list[str]]]] = []
         self.dropped: list[tuple[str, str]] = [
             (name, "left out, as was chosen") for name in choices.drop
         ]
@@ -108,8 +111,8 @@ class _Learner:
         found = dict(column.levels or {})
         declared = self.choices.levels.get(name)
         check_count(name, found, self.choices.max_levels)
-        if declared is None:
-            self.alike += [(name, alike) for alike in same_but_for_case(found)]
+        if declared is None and (alike := same_but_for_case(found)):
+            self.alike.append((name, alike))
         order = [level for level in declared or column.order or sorted(found) if level in found]
         order = [level for level in order if level not in (OTHER, MISSING_LEVEL)]
         merged = {k: found[k] for k in order if found[k] < self.choices.min_count}
@@ -129,6 +132,7 @@ class _Learner:
                 merged=merged,
                 reference=reference,
                 declared=declared is not None,
+                ignore_case=self.choices.ignore_case,
             )
         )
         if len(levels) == 1:

@@ -86,6 +86,11 @@ def is_missing(cell: Any) -> bool:
     )
 
 
+def in_lower_case(levels: Levels) -> Levels:
+    """Levels that differ in upper and lower case only as one, in lower case."""
+    return named(levels.codes, [name.lower() for name in levels.names])
+
+
 def named(codes: NDArray[np.int32], texts: Sequence[str | None]) -> Levels:
     """Levels by their texts: equal ones are one level, None is missing."""
     index: dict[str, int] = {}

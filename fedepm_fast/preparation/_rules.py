@@ -53,6 +53,8 @@ class ColumnRule:
         The standard deviation of the values, in the column's unit.
     declared : bool
         Whether its levels were declared, so that all others are "(other)".
+    ignore_case : bool
+        Whether levels are compared in lower case.
     """
 
     name: str
@@ -65,3 +67,4 @@ class ColumnRule:
     merged: Mapping[str, int] = field(default_factory=dict)
     reference: str | None = None
     declared: bool = False
+    ignore_case: bool = False

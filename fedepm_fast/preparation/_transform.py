@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._columns import Column, Numbers
-from ._levels import MISSING_LEVEL, OTHER
+from ._levels import MISSING_LEVEL, OTHER, in_lower_case
 from ._rules import ColumnRule, Feature
 
 #: Levels that a warning names.
@@ -50,7 +50,7 @@ def codes_of(
     rule: ColumnRule, column: Column, features: list[tuple[int, Feature]], told: list[str]
 ) -> NDArray[np.int32]:
     """Which of a column's features a cell has, shape (d,); -1 for none, that of the reference."""
-    held = column.levels
+    held = in_lower_case(column.levels) if rule.ignore_case else column.levels
     own = {feature.level: k for k, (_, feature) in enumerate(features)}
     levels = rule.levels or {}
     unseen = {name for name in held.names if name not in levels and name not in rule.merged}

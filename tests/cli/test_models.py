@@ -116,6 +116,35 @@ def test_predictions_are_a_row_for_each(capsys, folder, tmp_path):
     np.testing.assert_allclose(kept["age"], new["age"])
 
 
+def test_identifiers_are_kept_as_they_are_written(capsys, folder, tmp_path):
+    lines = (folder / "table.csv").read_text().splitlines()
+    lines = [f"{'id' if not k else f'{k:04d}'},{line}" for k, line in enumerate(lines)]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    code, out, err = fedepm(
+        capsys, "predict", folder / "model.json", tmp_path / "t.csv", "--keep", "id"
+    )
+    assert (code, err) == (0, "")
+    assert [line.partition(",")[0] for line in out.splitlines()[1:3]] == ["0001", "0002"]
+    options = ("--label", "outcome", "--client", "hospital", "--quiet")
+    code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options)
+    assert code == 0 and err.startswith("warning: column 'id' has another whole number in every")
+    assert "--drop" in err and err.count("\n") == 1
+    code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options, "--drop", "id")
+    assert (code, err) == (0, "")
+
+
+def test_levels_in_any_case_are_one_if_asked(capsys, folder, tmp_path):
+    text = (folder / "table.csv").read_text()
+    (tmp_path / "t.csv").write_text(text.replace(",m,", ",M,", 30))
+    options = ("--label", "outcome", "--client", "hospital", "--quiet")
+    code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options)
+    assert code == 0 and "--ignore-case" in err
+    out = tmp_path / "m.json"
+    done = fedepm(capsys, "fit", tmp_path / "t.csv", *options, "--ignore-case", "--out", out)
+    assert (done[0], done[2]) == (0, "")
+    assert Model.load(out).coefficients == Model.load(folder / "model.json").coefficients
+
+
 def test_evaluate_prints_measures_of_clients(capsys, folder, tmp_path):
     command = ("evaluate", folder / "model.json", folder / "new.csv", *NEW)
     plot = tmp_path / "e.svg"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ from small_tables import AGES, SEXES, a_table, learned
 from fedepm_fast.preparation import (
     Preparation,
     PreparationWarning,
+    Prepared,
     as_table,
 )
 
@@ -278,3 +280,21 @@ def test_levels_that_differ_in_case_only_are_told():
     with pytest.warns(PreparationWarning, match=r"'sex' has levels that differ in case .*'M' and"):
         prepared = learned(as_table({"sex": ["m", "M", "f", "f"]}), sizes=(2, 2))
     assert prepared.feature_names == ("sex=M", "sex=m", "(intercept)")
+
+
+def test_levels_that_differ_in_case_are_one_if_asked():
+    choices = Preparation(ignore_case=True, reference={"sex": "M"})
+    table = as_table({"sex": ["m", " M", "f", "F"], "ward": ["ICU", "a", "icu", "a"]})
+    assert choices.reference == {"sex": "m"}
+    prepared = choices.learn([choices.summarize(table.take(rows), guard=False) for rows in (
+        [0, 1], [2, 3],
+    )])  # fmt: skip
+    assert prepared.feature_names == ("sex=f", "ward=icu", "(intercept)")
+    again = Prepared.from_dict(json.loads(json.dumps(prepared.to_dict())))
+    np.testing.assert_array_equal(
+        again.transform({"sex": ["F", "M"], "ward": ["Icu", "A"]}), [[1, 1, 1], [-1, -1, 1]]
+    )
+    declared = Preparation(levels={"sex": ["F", "M"]}, ignore_case=True)
+    summary = declared.summarize(table.without(["ward"]), guard=False)
+    assert summary.columns["sex"].levels == {"f": 2, "m": 2}
+    assert Preparation.from_dict(declared.to_dict()) == declared
