@@ -51,6 +51,9 @@ class Comparison:
         )
         return cls(federated, pooled, record["local"], record["without"], record["notes"])
 
+    def __repr__(self) -> str:
+        return f"<Comparison on {self.federated.overall['rows']} rows>"
+
     def __str__(self) -> str:
         from ._words import comparison_text
 

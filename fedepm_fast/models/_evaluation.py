@@ -68,6 +68,10 @@ class Evaluation:
         rows = {**self.clients, "(all)": self.overall}
         return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("client")
 
+    def __repr__(self) -> str:
+        m = len(self.clients)
+        return f"<Evaluation of {self.overall['rows']} rows of {m} client{'s' * (m != 1)}>"
+
     def __str__(self) -> str:
         from ._words import evaluation_text
 

@@ -25,7 +25,7 @@ from ..preparation import Preparation, PreparationWarning, Prepared, Table
 from ..preparation._columns import level_text
 from ._holdout import held_out
 from ._model import Model, ModelWarning
-from ._rows import Rows, classes_of, coded, objective_for, read_rows
+from ._rows import Rows, check_counts, classes_of, coded, objective_for, read_rows
 from ._training import Settings, train
 
 #: Rows from which on whole numbers that all differ are not what is measured of persons.
@@ -175,6 +175,8 @@ def fit(
         check_real("tol", tol, low=0.0, open_low=True),
     )  # fmt: skip
     labels = coded(rows.label, classes)
+    if loss.labels == "counts":
+        check_counts(rows.label)
     known = ~np.isnan(labels)
     held = np.zeros(len(labels), dtype=bool)
     held[known] = held_out(holdout, rows.clients[known], labels[known], seed)

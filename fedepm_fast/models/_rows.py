@@ -82,6 +82,10 @@ def read_rows(
         raise ArgumentValueError(
             "label", f"must be another column than client and sample_weight, got {drop[0]!r}"
         )
+    if not whole and len(set(held.names)) == len(drop):
+        raise ArgumentValueError(
+            "table", "must have at least one column beside those of labels, clients and weights"
+        )
     called = labels.name, None if who is None else who.name
     return Rows(
         held if whole else held.without(drop), labels, *_clients(who, len(held)), weights, called
@@ -228,6 +232,24 @@ def _plain(name: str, kind: str) -> Any:
     if kind == "numeric":
         return int(name) if "." not in name and "e" not in name else float(name)
     return name
+
+
+def check_counts(label: Column) -> None:
+    """Refuse labels below 0.
+
+    Raises
+    ------
+    ValueError
+        Naming the row of the first.
+    """
+    wrong = label.finite() < 0
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ArgumentValueError(
+            "label",
+            f"{label.name!r} must be counts or rates, at least 0, got {label.numbers[row]:g} in "
+            f"{label.place(row)}",
+        )
 
 
 def coded(label: Column, classes: tuple[Any, ...] | None) -> Array:

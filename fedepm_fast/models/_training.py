@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.validation import ArgumentValueError
 from ..data import FederatedData
 from ..losses import Objective
 from ..objectives import Problem
@@ -73,6 +74,11 @@ def train(
     features = np.asarray(prepared.transform(rows.table))
     features.setflags(write=False)
     weights = _weights(rows, labels, settings)
+    for name, part in zip(names, slices, strict=True):
+        if weights is not None and not weights[part].any():
+            raise ArgumentValueError(
+                "sample_weight", f"must not be 0 for all rows of a client, got so for {name!r}"
+            )
     data = FederatedData(
         features, labels, sizes[held], feature_names=prepared.feature_names,
         client_names=tuple(names), sample_weight=weights,

@@ -303,11 +303,26 @@ def test_columns_that_are_sums_of_others_have_no_coefficient(table):
         ({}, {"start": "model.json"}, "start must be a Model"),
         ({}, {"label": ["died"] * 3}, "label must have one entry per row, 600, got 3"),
         ({}, {"seed": -1}, "seed must be"),
+        (
+            {"w": [0.0] * 600},
+            {"client": "hospital", "sample_weight": "w"},
+            "sample_weight must not be 0 for all rows of a client, got so for 'h1'",
+        ),
+        (
+            {"n": [1.0] * 599 + [-1.0]},
+            {"label": "n", "objective": "poisson"},
+            "label 'n' must be counts or rates, at least 0, got -1 in row 599",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(table, change, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         fit({**table, **change}, **{"label": "outcome", **options})
+
+
+def test_a_table_of_labels_alone():
+    with pytest.raises(ValueError, match="table must have at least one column beside those of"):
+        fit({"y": ["a", "b"]}, "y")
 
 
 # Held-out rows ---------------------------------------------------------------------------------

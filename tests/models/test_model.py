@@ -161,6 +161,7 @@ def test_evaluation_of_other_clients_and_of_none():
     found = evaluate(model, {**new, "outcome": holes})
     assert found.left_out == 7 and found.overall["rows"] == 93
     assert "7 rows without a label left out" in str(found)
+    assert repr(found) == "<Evaluation of 93 rows of 2 clients>"
     holes[20] = "moved"
     with pytest.raises(
         ValueError, match="one of the classes that the model knows, alive, died, got 'moved' in row"
