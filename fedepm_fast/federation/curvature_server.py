@@ -169,6 +169,11 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         return self.tau if self._open is not None else self.tau - 1
 
     @property
+    def seed(self) -> int:
+        """Of the selection."""
+        return self._randomness.seed
+
+    @property
     def best(self) -> Array:
         """The point with the least f, as far as the models tell, (n,): in most runs `x`."""
         server = self._clients.server

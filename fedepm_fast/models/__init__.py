@@ -9,8 +9,19 @@ from __future__ import annotations
 
 from ._comparison import Comparison
 from ._evaluation import Evaluation, evaluate
+from ._federated import FederatedFit, Site
 from ._fit import fit
 from ._inference import Inference
 from ._model import Model, ModelWarning
 
-__all__ = ["Comparison", "Evaluation", "Inference", "Model", "ModelWarning", "evaluate", "fit"]
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "FederatedFit",
+    "Inference",
+    "Model",
+    "ModelWarning",
+    "Site",
+    "evaluate",
+    "fit",
+]

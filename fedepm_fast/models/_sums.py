@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.validation import check_array, check_int, check_real, prefixed
+from ..objectives._curvature import packed, unpacked
+from ..preparation._summary import check_format
 from ._measures import poisson_deviance
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ Array = NDArray[np.float64]
 
 #: Parameters up to which there are covariances.
 UP_TO = 500
+_FORMAT = "fedepm_fast sums of a client"
 #: Stands for a share of nothing, or a mean count of zero, whose logarithm is no number.
 _LEAST = float(np.finfo(float).tiny)
 
@@ -126,6 +130,59 @@ class PointSums:
     score: Array
     hessian: Array | None
     outer: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class ClientSums:
+    """What one client adds to a model: its `PointSums`, its `LabelSums`, and a weight.
+
+    Attributes
+    ----------
+    points : PointSums
+    labels : LabelSums
+    weight : float
+        Sum of the weights of its rows in f.
+    """
+
+    points: PointSums
+    labels: LabelSums
+    weight: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sums as JSON has them; symmetric matrices by their upper triangles."""
+        matrices = {"hessian": self.points.hessian, "outer": self.points.outer}
+        points = vars(self.points) | {"score": self.points.score.tolist()}
+        points |= {k: None if a is None else packed(a).tolist() for k, a in matrices.items()}
+        labels = vars(self.labels) | {"classes": self.labels.classes.tolist()}
+        return {"format": _FORMAT, "version": 1, "points": points, "labels": labels,
+                "weight": self.weight}  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], n: int) -> ClientSums:
+        """Sums of a model of n parameters as `to_dict` wrote them, which are checked.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If they are none, of another version, or not finite.
+        """
+        check_format(given, _FORMAT, 1)
+        with prefixed("sums"):
+            points, labels = dict(given["points"]), dict(given["labels"])
+            matrices: dict[str, Any] = dict.fromkeys(("hessian", "outer"))
+            for name in matrices if n <= UP_TO else ():
+                upper = check_array(name, points[name], shape=(n * (n + 1) // 2,))
+                matrices[name] = unpacked(upper, n)
+            score = check_array("score", points["score"], shape=(n,))
+            loss, deviance = (check_real(name, points[name]) for name in ("loss", "deviance"))
+            rows = check_int("rows", labels.pop("rows"), low=1)
+            classes = check_array("classes", labels.pop("classes"), ndim=1)
+            numbers = {name: check_real(name, value) for name, value in labels.items()}
+            return cls(
+                PointSums(loss, deviance, score, **matrices),
+                LabelSums(rows=rows, classes=classes, **numbers),
+                check_real("weight", given["weight"], low=0.0),
+            )
 
 
 def point_sums(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,7 @@ from ._inference import Fitted, infer
 from ._model import Model
 from ._rows import Rows
 from ._solving import Solution, solve
-from ._sums import LabelSums, point_sums, total
+from ._sums import ClientSums, LabelSums, point_sums, total
 
 Array = NDArray[np.float64]
 
@@ -83,10 +83,7 @@ def train(
         features, labels, sizes[held], feature_names=prepared.feature_names,
         client_names=tuple(names), sample_weight=weights,
     )  # fmt: skip
-    penalised = [0.0 if name == INTERCEPT else 1.0 for name in prepared.feature_names]
-    objective = settings.objective.changed(
-        beta=settings.beta, regularizer="beta", weights=tuple(penalised)
-    )
+    objective = with_penalty(settings.objective, prepared, settings.beta)
     if objective.task == "multiclass" and settings.classes is not None:
         objective = objective.changed(classes=len(settings.classes))
     problem = Problem(data, objective, settings.client_weight)
@@ -114,16 +111,22 @@ def prepare(
         [prepared.second_moments(table, client=name) for name, table in named]
     )
     p = len(prepared.feature_names)
-    said = max(map(_numbers, (summary.to_dict() for summary in summaries)))
+    said = max(map(numbers_of, (summary.to_dict() for summary in summaries)))
     return prepared, said + p * (p + 1) // 2
 
 
-def _numbers(record: Any) -> int:
+def with_penalty(objective: Objective, prepared: Prepared, beta: float) -> Objective:
+    """The loss of prepared columns, with a penalty of all but the intercept."""
+    penalised = [0.0 if name == INTERCEPT else 1.0 for name in prepared.feature_names]
+    return objective.changed(beta=beta, regularizer="beta", weights=tuple(penalised))
+
+
+def numbers_of(record: Any) -> int:
     """How many numbers a record holds."""
     if isinstance(record, dict):
-        return sum(map(_numbers, record.values()))
+        return sum(map(numbers_of, record.values()))
     if isinstance(record, (list, tuple)):
-        return sum(map(_numbers, record))
+        return sum(map(numbers_of, record))
     return int(isinstance(record, (int, float)))
 
 
@@ -165,18 +168,14 @@ def _model(
     data, objective, w = problem.data, problem.objective, solution.w
     weights = np.ones(len(data.labels)) if data.sample_weight is None else data.sample_weight
     plain = np.ones(len(data.labels)) if rows.weights is None else rows.weights
-    points = [
-        point_sums(objective, data.features[s], data.labels[s], weights[s], w) for s in slices
+    sums = [
+        ClientSums(
+            point_sums(objective, data.features[s], data.labels[s], weights[s], w),
+            LabelSums.of(objective, data.labels[s], plain[s]),
+            float(weights[s].sum()),
+        )
+        for s in slices
     ]
-    labels = total([LabelSums.of(objective, data.labels[s], plain[s]) for s in slices])
-    sums = np.array([weights[s].sum() for s in slices])
-    m = len(slices)
-    factors = np.ones(m) if settings.client_weight == "size" else sums.sum() / (m * sums)
-    penalty = sums.sum() * settings.beta * problem.reg_weights
-    fitted = Fitted(
-        objective, w, factors, penalty, np.asarray(prepared.units),
-        settings.class_weight is not None,
-    )  # fmt: skip
     blamed = unbounded(problem, w)
     n = len(w)
     by_class = settings.class_weight
@@ -189,13 +188,40 @@ def _model(
         "converged": solution.converged and not blamed, "unbounded": blamed,
         "sent": {"preparation": said, "rounds": solution.sent, "inference": n * (n + 1) + n + 8},
     }  # fmt: skip
+    notes = tuple(notes_of(solution, blamed, objective))
+    return assemble(
+        objective, prepared, w, dict(zip(names, sums, strict=True)), training,
+        called=rows.called, classes=settings.classes, notes=notes,
+    )  # fmt: skip
+
+
+def assemble(
+    objective: Objective,
+    prepared: Prepared,
+    w: Array,
+    sums: Mapping[str, ClientSums],
+    training: dict[str, Any],
+    *,
+    called: tuple[str, str | None],
+    classes: tuple[Any, ...] | None,
+    notes: tuple[str, ...],
+) -> Model:
+    """A model with what its clients' sums at w say of it, whoever computed them."""
+    m, s = len(sums), np.array([each.weight for each in sums.values()])
+    factors = np.ones(m) if training["client_weight"] == "size" else s.sum() / (m * s)
+    weights = 1.0 if objective.weights is None else np.tile(objective.weights, objective.n_outputs)
+    penalty = s.sum() * training["beta"] * weights
+    fitted = Fitted(
+        objective, w, factors, np.broadcast_to(penalty, w.shape), np.asarray(prepared.units),
+        training["class_weight"] is not None,
+    )  # fmt: skip
+    labels = total([each.labels for each in sums.values()])
     clients = tuple(
-        {"name": name, "rows": s.stop - s.start, "weight": float(plain[s].sum())}
-        for name, s in zip(names, slices, strict=True)
+        {"name": name, "rows": each.labels.rows, "weight": each.labels.weight}
+        for name, each in sums.items()
     )
-    label, client = rows.called
     return Model(
-        objective, label, client, settings.classes, prepared,
-        w.reshape(objective.n_outputs, -1), infer(fitted, points, labels),
-        labels.null(objective), clients, training, tuple(notes_of(solution, blamed, objective)),
+        objective, *called, classes, prepared, w.reshape(objective.n_outputs, -1),
+        infer(fitted, [each.points for each in sums.values()], labels), labels.null(objective),
+        clients, training, notes,
     )  # fmt: skip
