@@ -246,7 +246,7 @@ class Model(Coefficients):
             version = record["version"] if record["format"] == FORMAT else 0
             if version <= VERSION:
                 return cls.from_dict(record)
-        except (OSError, KeyError, ValueError, TypeError, RecursionError):
+        except (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
             raise ValueError(
                 f"{path} is not a complete model file, as Model.save writes it"
             ) from None

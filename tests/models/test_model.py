@@ -13,7 +13,7 @@ import pytest
 from hospitals import LABELS, columns_for, hospitals, rows_of
 
 from fedepm_fast import FedEPM, Model, evaluate, fit, run, synthetic
-from fedepm_fast.preparation import PreparationWarning
+from fedepm_fast.preparation import Preparation, PreparationWarning
 
 #: Predictions of a model file with NumPy alone, as the documentation has it.
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "models.md"
@@ -43,7 +43,9 @@ def test_numpy_alone_predicts_the_same(tmp_path, loss):
     table = columns_for(hospitals(300), loss)
     table["sex"] = table["sex"].astype(object)
     table["sex"][:9] = None
-    model = fit(table, LABELS[loss], "hospital", objective=loss)
+    table["sex"][30:50] = "F"
+    preparation = Preparation(ignore_case=True)
+    model = fit(table, LABELS[loss], "hospital", objective=loss, preparation=preparation)
     model.save(tmp_path / "model.json")
     new = {name: table[name].copy() for name in ("age", "sex", "dose")}
     new["sex"][20:30] = "other"
