@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -88,7 +89,11 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _thrifty(dispatcher: Any) -> Any:
-    """The function, compiled less often and in less time.
+    """The function, compiled less often and in less time, under a name that no other one has.
+
+    Machine code is found by a symbol: the function's qualified name, a count of this process, and
+    the types. Functions that one factory makes, of two losses say, could have the same one where
+    two processes compiled them, and a third that loads both would run one for the other.
 
     Numba would compile it once for 0 and once for a number that it does not know: what a constant
     saves is found where the code is inlined. And what garbage a compilation leaves is little, but
@@ -103,10 +108,14 @@ def _thrifty(dispatcher: Any) -> Any:
 
     def compile_in_peace(args: Any, return_type: Any) -> Any:
         collects = gc.isenabled()  # one thread at a time is here: Numba has a lock
+        function = dispatcher.py_func
+        name = function.__qualname__
         gc.disable()
         try:
+            function.__qualname__ = f"{name}_{uuid.uuid4().hex}"
             return compile_one(args, return_type)
         finally:
+            function.__qualname__ = name
             if collects:
                 gc.enable()
 

@@ -1,0 +1,60 @@
+"""Machine code that different processes kept is told apart in one that loads all of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedepm_fast.kernels._jit import JIT_DISABLED
+
+pytestmark = pytest.mark.skipif(JIT_DISABLED, reason="nothing is compiled")
+
+#: Stages of one factory: of one qualified name, and of the same types.
+MODULE = """
+import ctypes
+import sys
+
+from numba.core import types
+
+from fedepm_fast.kernels._jit import on_compile, stage
+from fedepm_fast.kernels.engine._client import address_of
+
+SIGNATURE = types.int64(types.int64)
+
+
+def add(summand):
+    @stage
+    def added(x):
+        return x + summand
+
+    return added
+
+
+on_compile(lambda name: print("compiled", end=" "))
+call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+found = [add(int(k)).get_compile_result(SIGNATURE) for k in sys.argv[1:]]
+# Looked for after all are loaded, and again in the other order.
+for compiled in (*found, *found[::-1]):
+    print(call(address_of(compiled))(100), end=" ")
+"""
+
+
+def test_stages_of_one_factory_that_two_processes_compiled(tmp_path: Path):
+    (tmp_path / "adding.py").write_text(MODULE)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def adds(*summands: int) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", "import adding", *map(str, summands)],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    assert adds(1) == "compiled 101 101"
+    assert adds(2) == "compiled 102 102"
+    assert adds(1, 2) == "101 102 102 101"
+    assert adds(2, 1) == "102 101 101 102"
