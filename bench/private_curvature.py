@@ -30,13 +30,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 import private_curvature as synthetic
 
+COLUMNS = ("standardised", "unit-norm")
 EPSILONS = (0.5, 1.0, 2.0, 5.0)
 MECHANISMS = {"laplace": LaplaceMechanism, "gaussian": GaussianMechanism}
 
 
 def coordinates(X: np.ndarray, kind: str) -> np.ndarray:
     """Columns of root mean square 1: standardised with an intercept, or as they are, without."""
-    if kind == "standardised":
+    if kind == COLUMNS[0]:
         return np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(len(X))])
     return X / np.sqrt((X**2).mean(axis=0))
 
@@ -74,13 +75,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--table", choices=["adult", "synthetic"], default="adult")
+    parser.add_argument("--columns", choices=COLUMNS, nargs="+", default=COLUMNS)
+    parser.add_argument("--clients", type=int, nargs="+", default=[100, 10], help="of Adult")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DivergenceWarning)
     cases: list[tuple[str, np.ndarray, np.ndarray, int, bool]] = []
     if arguments.table == "adult":
         table = datasets.load_adult(scaled=False)
         X, y = np.asarray(table.features, float), np.asarray(table.labels, float)
-        cases = [("Adult", X, y, m, False) for m in (100, 10)]
+        cases = [("Adult", X, y, m, False) for m in arguments.clients]
     else:
         synthetic.ROWS = 20_000
         for kind in ("questionnaire", "correlated", "skewed"):
@@ -92,12 +95,12 @@ def main() -> None:
                 A, y = synthetic.table(kind, p, rare, 10_000)
                 cases.append((f"{kind} {p} columns", A[:, :-1], y, m, skewed))
     for name, X, y, m, skewed in cases:
-        for kind in ("as they are", "standardised"):
+        for kind in arguments.columns:
             A = coordinates(X, kind)
             problem = Problem(FederatedData(A, y, [len(y)]), Logistic(beta=0.0))
             best, start = problem.optimum(method="newton"), np.log(2)
             print(
-                f"{name}, {m} clients, columns {kind}: majority {max(y.mean(), 1 - y.mean()):.4f}, "
+                f"{name}, {m} clients, {kind} columns: majority {max(y.mean(), 1 - y.mean()):.4f}, "
                 f"optimum {problem.accuracy(best.x):.4f}"
             )
             for law, cls in MECHANISMS.items():

@@ -24,6 +24,7 @@ from fedepm_fast.federation.client import PrivateClient, UploadRefused
 from fedepm_fast.federation.server import Server
 from fedepm_fast.mechanisms import FOR_ROUNDING
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, upload_sensitivity
+from fedepm_fast.privacy.curvature import curvature_settings
 
 ROOT = Path(__file__).parents[2]
 M, N = 4, 3
@@ -80,6 +81,28 @@ def test_server_and_clients_follow_a_private_run(law, epsilon, start, tmp_path):
     assert noise < 1e-4 < 0.01 < np.abs(expected.x - x0).max()
     np.testing.assert_allclose(server.x, expected.x, atol=2 * noise, rtol=0)
     np.testing.assert_allclose(server.Z, expected.Z, atol=4 * noise, rtol=0)
+
+
+@pytest.mark.parametrize("law", [LaplaceMechanism, GaussianMechanism])
+def test_settings_by_curvature_serve_a_federation(law, tmp_path):
+    mechanism = law(total_epsilon=1e7, clip=2.0)
+    found, rounds = curvature_settings(mechanism, DATA.client_sizes, N), 6
+    server = Server(found.algorithm, M, N)
+    clients = [
+        client(tmp_path / f"{i}", i, algorithm=found.algorithm, uploads=rounds) for i in range(M)
+    ]
+    for i, one in enumerate(clients):
+        assert server.join(i, one.join(np.zeros(N))[0])
+    for _ in range(rounds):
+        tau, x, chosen = server.open_round()
+        for i in chosen.tolist():
+            upload, scale = clients[i].train(x, tau)
+            assert server.receive(tau, i, upload, scale=scale)
+        server.close_round()
+    assert clients[0].spent.epsilon <= 1e7
+    expected = run(found.algorithm, DATA, rounds=rounds, seed=0, engine="reference")
+    assert np.abs(expected.x).max() > 0.01
+    np.testing.assert_allclose(server.x, expected.x, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("law", [LaplaceMechanism, GaussianMechanism])
