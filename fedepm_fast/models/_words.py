@@ -106,7 +106,8 @@ def _objective(model: Model) -> str:
     if how["class_weight"] is not None:
         alike += ", weighted by class"
     beta = how["beta"]
-    penalty = f"penalty beta {beta:g} on prepared columns" if beta else "no penalty"
+    of = "standardised" if "privacy" in how else "prepared"
+    penalty = f"penalty beta {beta:g} on {of} columns" if beta else "no penalty"
     return f"{model.objective.name}; {alike}; {penalty}"
 
 

@@ -25,7 +25,7 @@ from .._common.validation import (
     check_int,
 )
 from ..algorithms import FedEPM
-from ..losses import Logistic, Objective
+from ..losses import REGULARIZERS, Logistic, Objective
 from ..mechanisms import Mechanism
 
 #: By the order of the norm: up to so much noise (`CurvatureSettings.level`), rounds, eta over the
@@ -133,6 +133,8 @@ def curvature_settings(
     rounds, theta, kappa = next(row[1:] for row in BEST[order] if level <= row[0])
     clip = kappa * whole if mechanism.clip is None else mechanism.clip
     eta = theta * loss.curvature
+    if loss.regularizer == REGULARIZERS[1]:
+        eta += loss.beta  # the penalty curves too
     made = FedEPM(
         mechanism=dataclasses.replace(mechanism, clip=clip, public_scaling=True),
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=1.0, step="1",

@@ -180,6 +180,12 @@ def test_clients_that_weigh_alike():
     assert model.training["privacy"]["expected_rise"] > by_size
 
 
+def test_a_penalty_draws_to_zero():
+    model = private(beta=5.0, epsilon=5.0)
+    assert np.abs(model.w[0, :-1]).max() < 0.2 and abs(model.w[0, -1]) > 0.3
+    assert "penalty beta 5 on standardised columns" in " ".join(model.summary().split())
+
+
 # Warnings -----------------------------------------------------------------------------------
 
 

@@ -148,6 +148,17 @@ def test_an_own_clip_is_kept(law):
     assert found.deviation == pytest.approx(free.deviation * ratio, rel=1e-12)
 
 
+def test_a_strong_penalty_does_not_make_a_run_diverge():
+    data, loss = table(), Logistic(beta=20.0, regularizer="beta")
+    mechanism = GaussianMechanism(total_epsilon=1e6)
+    found = curvature_settings(mechanism, data.client_sizes, 7, objective=loss)
+    result = run(
+        found.algorithm, data, objective=loss, rounds=found.rounds, seed=SECRET, engine="reference"
+    )
+    best = Problem(data, loss, "size").optimum(method="newton").x
+    np.testing.assert_allclose(result.x, best, atol=1e-3)
+
+
 @LAWS
 def test_several_classes(law):
     rng = np.random.default_rng(1)
