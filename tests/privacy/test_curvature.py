@@ -65,7 +65,11 @@ def test_weights_by_deviation_need_a_mechanism():
 def test_with_next_to_no_noise_the_optimum_is_that_of_the_weights(client_weight):
     data = table()
     mechanism = GaussianMechanism(total_epsilon=1e9, clip=1e3)
-    found, result = private(data, mechanism, client_weight=client_weight)
+    found = curvature_settings(mechanism, data.client_sizes, 7, client_weight=client_weight)
+    loss = Logistic(beta=0.0)
+    result = run(
+        found.algorithm, data, objective=loss, rounds=150, seed=SECRET, engine="reference"
+    )
     problem = Problem(data, Logistic(beta=0.0), client_weight)
     best = problem.optimum(method="newton").x
     other = Problem(data, Logistic(beta=0.0), {"size": "equal", "equal": "size"}[client_weight])
