@@ -67,9 +67,7 @@ def test_with_next_to_no_noise_the_optimum_is_that_of_the_weights(client_weight)
     mechanism = GaussianMechanism(total_epsilon=1e9, clip=1e3)
     found = curvature_settings(mechanism, data.client_sizes, 7, client_weight=client_weight)
     loss = Logistic(beta=0.0)
-    result = run(
-        found.algorithm, data, objective=loss, rounds=150, seed=SECRET, engine="reference"
-    )
+    result = run(found.algorithm, data, objective=loss, rounds=150, seed=SECRET, engine="reference")
     problem = Problem(data, Logistic(beta=0.0), client_weight)
     best = problem.optimum(method="newton").x
     other = Problem(data, Logistic(beta=0.0), {"size": "equal", "equal": "size"}[client_weight])
