@@ -294,7 +294,7 @@ def test_what_cannot_be_told_from_a_description_is_refused():
         ({"samples": 3}, "samples must be an integer >= 100"),
         ({"features": 0}, "features must be"),
         ({"heterogeneity": -1.0}, "heterogeneity must be"),
-        ({"imbalance": float("nan")}, "imbalance must be"),
+        ({"imbalance": float("nan")}, "imbalance must not be nan"),
         ({"label_noise": 0}, "label_noise must be"),
         ({"density": 2.0}, "density must be"),
         ({"scale": "max"}, "scale must be one of"),
