@@ -38,7 +38,8 @@ REASONS: dict[str, str] = {
     VARIANCE: "the objective has settled (variance of its last four values)",
     RISE: "objective and gradient both rose above their last three values",
     GRADIENT: "the gradient is small",
-    CONVERGED: "converged: a further round would change the objective by next to nothing",
+    CONVERGED: "converged: a further round would change the objective by next to nothing of what "
+    "it was at the start",
     MAX_ROUNDS: "the number of rounds was reached",
     MAX_ITERATIONS: "the number of iterations was reached",
     CALLBACK: "the callback asked to stop",

@@ -7,7 +7,7 @@ from problems import LOSSES, own_logistic
 from scipy import sparse
 
 from fedepm_fast import FederatedData
-from fedepm_fast.objectives import OBJECTIVES, Objective, as_objective
+from fedepm_fast.objectives import Objective, as_objective
 
 
 def rows(sizes, n, seed, task="classification", *, shift=0.0, scales=1.0):

@@ -80,7 +80,7 @@ class CurvatureFedEPM(Algorithm):
 
     participation: float = param(
         1.0, check=real(low=0.0, high=1.0, open_low=True), symbol=r"$\rho$",
-        help="Share of clients in a round, in (0, 1]",
+        help="Share of clients in a round, in (0, 1]", shown="0.5; of curvature 1",
     )  # fmt: skip
     coordinates: str = param(
         "auto", check=choice(COORDINATES),

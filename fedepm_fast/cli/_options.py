@@ -166,11 +166,17 @@ def _sentence(text: str) -> str:
     return text + "." if begins_with_name else f"{text[:1].upper()}{text[1:]}."
 
 
-def with_options(*groups: str, without: Iterable[str] = ()) -> Callable[[Command], Command]:
-    """Let a command take the options of these groups: those that are set are its keywords."""
+def with_options(
+    *groups: str, without: Iterable[str] = (), shown: Mapping[str, str] | None = None
+) -> Callable[[Command], Command]:
+    """Let a command take the options of these groups: those that are set are its keywords.
+
+    `shown` is what its help says of defaults that are others there.
+    """
 
     def decorate(function: Command) -> Command:
         function.groups, function.without = groups, tuple(without)  # type: ignore[attr-defined]
+        function.shown = dict(shown or {})  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -182,6 +188,9 @@ def command(function: Command, *, whole: bool = True) -> Command:
     made = {name: of for group in groups for name, of in of_group(group).items()}
     for name in getattr(function, "without", ()):
         made.pop(name, None)
+    for name, text in getattr(function, "shown", {}).items():
+        if name in made:
+            made[name] = replace(made[name], shown=text)
     own = dict(inspect.signature(function, eval_str=True).parameters)
     wants_context = own.pop("ctx", None) is not None
     own = {name: p for name, p in own.items() if p.kind is not p.VAR_KEYWORD}

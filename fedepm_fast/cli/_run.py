@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +13,22 @@ import typer
 from .._words import number
 from . import _common as common
 from . import _options as options
-from ._options import taken, with_options
+from ._options import of_group, taken, with_options
 
 if TYPE_CHECKING:
     from ..callbacks import RoundInfo
+    from ..data import FederatedData
+    from ..objectives import Objective
     from ..result import Result
 
 #: What of a private run may be shared.
 RELEASED = "released.json"
 
 
-@with_options("algorithm", "settings", "objective", "mechanism", "data")
+@with_options(
+    "algorithm", "settings", "objective", "mechanism", "data",
+    shown={"algorithm": "fedepm for Adult, curvature for other data"},
+)  # fmt: skip
 def run(
     seed: Annotated[
         int, typer.Option(help="Of the split and of the run; with --private of the split only.")
@@ -47,12 +53,15 @@ def run(
 ) -> None:
     """Run one algorithm: a live table of rounds, then the summary.
 
-    Without options: FedEPM on Adult, 100 clients, 12 local steps.
+    Without options: FedEPM on Adult, 100 clients, 12 local steps. On other data: FedEPM with eta
+    the curvature, without noise, unless an option is given that only the paper's has.
     """
     from .._common.validation import MAX_SEED, check_int
     from ..runner import make_problem
 
-    algorithm = given.get("algorithm", "fedepm")
+    algorithm, why = given.get("algorithm"), ""
+    if algorithm is None:
+        algorithm, why = default_algorithm(given, private=private)
     if private and algorithm != "fedepm":
         raise ValueError(
             f"algorithm must be fedepm with --private, got {algorithm!r}: the baselines take "
@@ -82,6 +91,10 @@ def run(
         )
     record = result.to_dict()
     lines = [repr(result)] if quiet else [str(result)]
+    if why and not quiet:
+        lines.append(why)
+    if why == "" and "algorithm" not in given and not (quiet or json or private):
+        lines += other_choice(federated, goal, seed, trial)
     optimum = None
     if check_optimum:
         optimum = common.optimum_per_client(make_problem(chosen, federated, goal), live=live)
@@ -105,6 +118,43 @@ def run(
             )
     print(json_module.dumps(record, allow_nan=False) if json else "\n".join(lines))
     common.tell_where_runs_ended([result], "run")
+
+
+def default_algorithm(given: Mapping[str, Any], *, private: bool) -> tuple[str, str]:
+    """The algorithm where none is named, and what to say of that; nothing for the paper's data.
+
+    The paper's parameters are made for its data. Options that only one of both has choose it.
+    """
+    theirs, ours = of_group("algorithm:fedepm"), of_group("algorithm:curvature")
+    paper = [name for name in given if name in theirs and name not in ours]
+    other = [name for name in given if name in ours and name not in theirs]
+    is_adult = given.get("data", "adult") == "adult"
+    if private or paper:
+        asked = "private" if private else paper[0]
+        told = f"  --{asked.replace('_', '-')} is of the paper's FedEPM: --algorithm fedepm"
+        return "fedepm", "" if is_adult else told
+    if other:
+        return "curvature", f"  --{other[0].replace('_', '-')} is of --algorithm curvature"
+    if is_adult:
+        return "fedepm", ""
+    return "curvature", "  default for data other than Adult: --algorithm curvature, without noise"
+
+
+def other_choice(data: FederatedData, objective: Objective, seed: int, trial: int) -> list[str]:
+    """What FedEPM with eta the curvature gives on the same clients, as a line."""
+    from ..algorithms import CurvatureFedEPM
+
+    # In NumPy, so that no kernel is compiled for it.
+    result = common.run_quietly(
+        CurvatureFedEPM(), data, objective=objective, seed=seed, trial=trial, engine="reference",
+        every_accuracy=False,
+    )  # fmt: skip
+    if result.warning:
+        return []
+    return [
+        f"  --algorithm curvature f(x)/m = {number(result.mean_objective)} after "
+        f"{result.rounds} rounds, without noise"
+    ]
 
 
 def write(

@@ -1,4 +1,4 @@
-"""FedEPM with eta the curvature: where it ends, what is proved of it, and that it can be resumed."""
+"""FedEPM with eta the curvature: where it ends, what is proved of it, and how it is resumed."""
 
 from __future__ import annotations
 
