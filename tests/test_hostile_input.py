@@ -195,7 +195,7 @@ def test_who_imports_the_entry_keeps_the_interrupt(setup):
         (["run", "--local-steps", "0"], "--local-steps must be an integer >= 1, got 0$"),
         (["run", "--clients", str(2**63)], f"--clients must be .* from 1 to {2**63 - 1}, got"),
         (
-            ["run", "--data", "one.csv", "--clients", "2"],
+            ["run", "--data", "one.csv", "--clients", "2", "--algorithm", "fedepm"],
             "--noise 'standardized' needs .* has 1: --noise laplace or --noise none needs one$",
         ),
     ],

@@ -40,7 +40,8 @@ def test_run_without_arguments_is_fedepm_on_adult(capsys):
     result = run(FedEPM(local_steps=12), data, seed=0)
     assert (code, err) == (0, "")
     timeless = [line for line in str(result).splitlines() if "time" not in line]
-    assert [line for line in out.splitlines() if "time" not in line] == timeless
+    *lines, last = [line for line in out.splitlines() if "time" not in line]
+    assert lines == timeless and last.startswith("  --algorithm curvature f(x)/m = 0.565905 ")
 
 
 def test_json_is_the_result(capsys):
@@ -327,7 +328,7 @@ def test_bad_input_is_one_line_and_code_2(capsys, arguments, message):
 
 def test_compare_names_its_own_option(capsys):
     code, _, err = fedepm(capsys, "compare", "--algorithms", "foo")
-    assert code == 2 and err.startswith("error: --algorithms must be one of 'fedepm', ")
+    assert code == 2 and err.startswith("error: --algorithms must be one of 'curvature', 'fedepm', ")
 
 
 @pytest.mark.parametrize(
