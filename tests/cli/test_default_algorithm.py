@@ -41,14 +41,22 @@ def test_other_data_have_eta_the_curvature_and_no_noise(capsys, options):
     "options", [("--mu0", 5), ("--noise", "laplace"), ("--epsilon", 1), ("--local-steps", 3)]
 )
 def test_an_option_of_the_papers_chooses_it(capsys, options):
-    code, out, _ = fedepm(capsys, *SYNTHETIC, "--rounds", 1, *options)
+    _, out, _ = fedepm(capsys, *SYNTHETIC, "--rounds", 1, *options)
     assert out.startswith("FedEPM on 5 clients")
     assert f"  {options[0]} is of the paper's FedEPM: --algorithm fedepm" in out.splitlines()
 
 
 def test_private_runs_are_the_papers(capsys):
-    code, out, _ = fedepm(
-        capsys, *SYNTHETIC, "--private", "--total-epsilon", 5, "--clip", 1, "--rounds", 1,
+    _, out, _ = fedepm(
+        capsys,
+        *SYNTHETIC,
+        "--private",
+        "--total-epsilon",
+        5,
+        "--clip",
+        1,
+        "--rounds",
+        1,
         "--public-scaling",
     )
     assert out.startswith("FedEPM on 5 clients")
