@@ -43,7 +43,7 @@ class Surrogates:
         The run has converged once the models promise a decrease of f/m below this part of what f/m
         was at the start, for `calm` rounds in a row.
     calm : int
-        Rounds in which everyone takes part at least once.
+        So many rounds in a row that everyone takes part at least once.
     """
 
     def __init__(self, start: Array, m: int, *, tol: float, calm: int) -> None:

@@ -40,6 +40,11 @@ def begun(algorithm, problem):
     return own, server
 
 
+def damping(server):
+    """That of the server's next point."""
+    return max(server.kappa, LEAST_DAMPING)
+
+
 def answer(own, server, problem, S):
     """A round of the clients `S`, and the server's point."""
     x = server.propose().copy()
@@ -186,6 +191,18 @@ def test_a_bound_of_the_curvature_makes_every_round_a_descent(name):
         assert (np.diff(f) <= 1e-12 * f[0]).all()
 
 
+@pytest.mark.parametrize("coordinates", ["renewed", "secant"])
+@pytest.mark.parametrize("name", ["huber", "poisson", "squared_hinge", "multinomial"])
+def test_with_all_clients_no_point_that_is_accepted_is_higher(name, coordinates):
+    problem = Problem(*with_loss(name, beta=1e-6))
+    own, server = begun(CurvatureFedEPM(coordinates=coordinates), problem)
+    before, everyone = server.F.sum(), np.arange(problem.n_clients)
+    for _ in range(25):
+        answer(own, server, problem, everyone)
+        assert server.F.sum() <= before * (1 + 1e-12)
+        before = server.F.sum()
+
+
 @pytest.mark.parametrize("name", ["logistic", "least_squares"])
 def test_every_round_contracts_as_the_theorem_says(name):
     """``|x - x*| <= (1 - mu/eta) * mean_i |x_i - x*|``, whoever takes part, where eta is at least
@@ -201,8 +218,8 @@ def test_every_round_contracts_as_the_theorem_says(name):
     server = Surrogates(start, m, tol=0.0, calm=1)
     models = Common(m, Coordinates.identity(eta, n))
     server.begin(models, *ask(problem, np.arange(m), start))
-    rate = 1 - mu / (eta * (1 + LEAST_DAMPING))
     for _ in range(60):
+        rate = 1 - mu / (eta * (1 + damping(server)))
         before = np.linalg.norm(server.X - best, axis=1).mean()
         x = server.propose()
         assert np.linalg.norm(x - best) <= rate * before + 1e-9
@@ -222,7 +239,7 @@ def test_fixed_points_are_as_near_the_optimum_as_their_bound(coordinates, lam):
     own, server = begun(CurvatureFedEPM(coordinates=coordinates, lam=float(lam), tol=0.0), problem)
     everyone = np.arange(problem.n_clients)
     for _ in range(400):
-        eta = 1 + max(server.kappa, LEAST_DAMPING)
+        eta = 1 + damping(server)
         x = server.x.copy()
         answer(own, server, problem, everyone)
     assert np.abs(server.x - x).max() < 1e-9  # it stands still
