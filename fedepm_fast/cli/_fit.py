@@ -98,7 +98,8 @@ def fit(
         int, typer.Option(help="Levels of fewer rows are taken together as (other).")
     ] = 1,
     ignore_case: Annotated[
-        bool, typer.Option("--ignore-case", help="Levels that differ in case only are one.")
+        bool,
+        typer.Option("--ignore-case", help="Levels, and labels, that differ in case only are one."),
     ] = False,
     holdout: Annotated[
         float,

@@ -13,7 +13,7 @@ from .._common.extras import require
 from .._common.validation import ArgumentValueError
 from ..preparation import as_table
 from ._measures import Measures, measures, probabilities
-from ._rows import Rows, coded, read_rows
+from ._rows import Rows, coded, read_rows, with_label_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -119,6 +119,7 @@ def evaluate(model: Model, table: Any, label: Any = None, client: Any = None) ->
     if client is None and model.client is not None and model.client in held:
         client = model.client
     rows = read_rows(held, model.label if label is None else label, client, whole=True)
+    rows = with_label_in(rows, bool(model.prepared.choices.get("ignore_case")))
     labels = coded(rows.label, model.classes)
     known = ~np.isnan(labels)
     if not known.any():

@@ -23,9 +23,10 @@ from .._common.validation import (
 from ..losses import Objective
 from ..preparation import Preparation, PreparationWarning, Prepared, Table
 from ..preparation._columns import level_text
+from ..preparation._levels import same_but_for_case
 from ._holdout import held_out
 from ._model import Model, ModelWarning
-from ._rows import Rows, check_counts, classes_of, coded, objective_for, read_rows
+from ._rows import Rows, check_counts, classes_of, coded, objective_for, read_rows, with_label_in
 from ._training import Settings, train
 
 #: Rows from which on whole numbers that all differ are not what is measured of persons.
@@ -135,7 +136,7 @@ def fit(
         `total_epsilon` before the fit if its noise is expected to be larger than the signal, and
         after it if the coefficients are hardly larger than noise.
     PreparationWarning
-        If a column looks like the numbers of the rows.
+        If a column looks like the numbers of the rows, or values of the label differ in case only.
     """
     check_choice("client_weight", client_weight, ("size", "equal"))
     seed = check_int("seed", seed, high=MAX_SEED)
@@ -150,6 +151,9 @@ def fit(
     if start is not None and not isinstance(start, Model):
         raise ArgumentTypeError("start", f"must be a Model, got {type(start).__name__}")
     rows = read_rows(table, label, client, sample_weight)
+    if isinstance(preparation, Preparation) and preparation.ignore_case:
+        rows = with_label_in(rows, True)
+        positive = positive.lower() if isinstance(positive, str) else positive
     if clients is not None:
         rows = _dealt(rows, clients, client, seed)
     loss = objective_for(rows.label, task, objective)
@@ -199,15 +203,28 @@ def fit(
         rest = rows.take(held), labels[held]
         comparison = compare(trained, model, (rows.take(chosen), labels[chosen]), rest, settings)
         model = replace(model, comparison=comparison)
-    for name in _numbers_of_rows(rows.table, preparation or Preparation()):
-        message = (
-            f"column {name!r} has another whole number in every row, as numbers of persons have: "
-            "leave it out by drop= (--drop), unless it measures something"
-        )
+    for message in _to_look_at(rows, settings):
         warnings.warn(message, PreparationWarning, stacklevel=2)
     for note in model.notes:
         warnings.warn(note, ModelWarning, stacklevel=2)
     return model
+
+
+def _to_look_at(rows: Rows, settings: Settings) -> list[str]:
+    """What is allowed, but hardly meant."""
+    told = [
+        f"column {name!r} has another whole number in every row, as numbers of persons have: "
+        "leave it out by drop= (--drop), unless it measures something"
+        for name in _numbers_of_rows(rows.table, settings.preparation)
+    ]
+    classes = [c for c in settings.classes or () if isinstance(c, str)]
+    if alike := same_but_for_case(classes):
+        groups = ", ".join(" and ".join(map(repr, group)) for group in alike)
+        told.append(
+            f"the label {rows.label.name!r} has values that differ in case only, and are told "
+            f"apart: {groups}; ignore_case=True (--ignore-case) makes them one"
+        )
+    return told
 
 
 def _numbers_of_rows(table: Table, chosen: Preparation) -> list[str]:

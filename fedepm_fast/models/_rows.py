@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._common.validation import ArgumentValueError, check_array, check_choice, check_int
 from ..losses import OBJECTIVES, Objective, as_objective
 from ..preparation import Table, as_table
-from ..preparation._columns import Column, level_text
+from ..preparation._columns import Column, level_text, without_case
 from ..preparation._table import column_of, in_order
 
 Array = NDArray[np.float64]
@@ -140,6 +140,13 @@ def _weights(table: Table, given: Any, drop: list[str]) -> Array:
             "sample_weight", f"must be at least 0, got {weights[row]:g} in row {row}"
         )
     return weights
+
+
+def with_label_in(rows: Rows, ignore_case: bool) -> Rows:
+    """The rows with values of the label that differ in case only as one, if that is chosen."""
+    if not ignore_case or rows.label.kind != "category":
+        return rows
+    return replace(rows, label=without_case(rows.label))
 
 
 # Labels --------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from .._common.validation import (
     check_choice,
     check_int,
 )
-from ._columns import KINDS, CodedColumn, Column
+from ._columns import KINDS, Column, Renamed, without_case
 from ._disclosure import Guard, Thresholds, thresholds_of
 from ._learn import learn
-from ._levels import MISSING_LEVEL, OTHER, Levels, check_count, check_words, in_lower_case
+from ._levels import MISSING_LEVEL, OTHER, Levels, check_count, check_words
 from ._prepared import Prepared
 from ._public import declared
 from ._sources import as_table
@@ -60,7 +60,8 @@ class Preparation:
     max_levels : int
         A category of more levels is refused: it may be free text, a date or a number of persons.
     ignore_case : bool
-        Whether levels that differ in upper and lower case only are one, in lower case.
+        Whether levels that differ in upper and lower case only are one, in lower case; `fit` takes
+        the labels so as well.
     thresholds : Thresholds
         Below which a client's sums are refused by a guard.
 
@@ -292,7 +293,7 @@ class Preparation:
         """A column in the levels that are told apart: undeclared ones are "(other)"."""
         told = self.levels.get(column.name)
         if self.ignore_case and self.kind_of(column) == "category":
-            column = _Renamed(column, in_lower_case(column.levels), column.ordered)
+            column = without_case(column)
         if told is None:
             return column
         codes, names = column.levels
@@ -300,7 +301,7 @@ class Preparation:
         places = {name: k for k, name in enumerate(told)}
         lookup = [*(places.get(name, rest) for name in names), -1]
         levels = Levels(np.array(lookup, dtype=np.int32)[codes], (*told, OTHER))
-        return _Renamed(column, levels, True)
+        return Renamed(column, levels, True)
 
     def _parameters(self, columns: Mapping[str, ColumnSummary]) -> int:
         """Parameters that the columns of one client come to."""
@@ -312,16 +313,6 @@ class Preparation:
                 found += 1
             found += summary.missing > 0 and self.missing == "indicator" and summary.seen > 0
         return found
-
-
-class _Renamed(CodedColumn):
-    """A column whose levels are called otherwise."""
-
-    def __init__(self, column: Column, levels: Levels, ordered: bool) -> None:
-        Column.__init__(self, column.name)
-        self.place = column.place  # type: ignore[method-assign]
-        self.levels = levels
-        self.ordered = ordered
 
 
 def raise_all(errors: Sequence[ArgumentError]) -> NoReturn:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError
 from ..data._csv import MISSING, Cells, number
-from ._levels import TRUTH, Levels, category_text, is_missing, level_text, named
+from ._levels import TRUTH, Levels, category_text, in_lower_case, is_missing, level_text, named
 
 #: What cells of a column are. "missing" is a column without a single value.
 KINDS = ("numeric", "boolean", "category")
@@ -274,6 +274,21 @@ class CodedColumn(Column):
     def numbers(self) -> Numbers:
         words = np.array([*self.levels.names, None], dtype=object)[self.levels.codes]
         return WordColumn(self.name, words.tolist(), self.lines).numbers
+
+
+class Renamed(CodedColumn):
+    """A column whose levels are called otherwise."""
+
+    def __init__(self, column: Column, levels: Levels, ordered: bool) -> None:
+        Column.__init__(self, column.name)
+        self.place = column.place  # type: ignore[method-assign]
+        self.levels = levels
+        self.ordered = ordered
+
+
+def without_case(column: Column) -> Column:
+    """A column whose levels that differ in case only are one, in lower case."""
+    return Renamed(column, in_lower_case(column.levels), column.ordered)
 
 
 class RefusedColumn(Column):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Collection, Sequence
 from decimal import Decimal
@@ -24,6 +25,7 @@ LEAVE_OUT = "leave it out by drop= (--drop)"
 _DECIMAL = " with decimal=',' (--decimal ,)"
 #: Above so many numbers among its levels, a column is one of numbers with a few words.
 _CODES = 10
+_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})+(?:[.,][0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}.*")
 
 
@@ -110,6 +112,12 @@ def check_words(name: str, levels: Collection[str]) -> None:
             f"must be numbers or levels, got dates such as {next(iter(levels))!r}: {LEAVE_OUT}, "
             f"give days since a date, as numbers, {as_levels}",
         )
+    if len(levels) > _CODES and (unit := _unit(levels)) is not None:
+        raise ArgumentValueError(
+            f"column {name!r}",
+            f"must be numbers or levels, got {len(levels)} different numbers with {unit}, such as "
+            f"{next(iter(levels))!r}: write plain numbers, {LEAVE_OUT}, {as_levels}",
+        )
     words = [level for level in levels if not _is_number(level) and level not in TRUTH]
     numbers = len(levels) - len(words)
     if not words or numbers <= _CODES or 10 * len(words) > numbers:
@@ -121,6 +129,18 @@ def check_words(name: str, levels: Collection[str]) -> None:
         f"must be numbers or levels, got {numbers} different numbers and {told}: say what stands "
         f"for a missing cell of a file, by na= (--na){comma}, {as_levels}",
     )
+
+
+def _unit(levels: Collection[str]) -> str | None:
+    """What all levels have that are numbers but for it, such as ``%``; None where they are not."""
+    units = {level.lstrip("+-0123456789.,'") for level in levels}
+    if len(units) != 1 or not all(level[:1].isdigit() or level[:1] in "+-" for level in levels):
+        return None
+    (unit,) = units
+    if unit.strip() and not any(char.isdigit() for char in unit):
+        return repr(unit.strip())
+    grouped = not unit and any(map(_GROUPED.fullmatch, levels))
+    return "thousands separators" if grouped and not all(map(_is_number, levels)) else None
 
 
 def check_count(name: str, levels: Collection[str], most: int) -> None:
@@ -154,4 +174,4 @@ def _is_number(level: str) -> bool:
 
 def _kind(name: str, kind: str) -> str:
     """How a column's kind is declared, in Python and on the command line."""
-    return f"kinds={{{name!r}: {kind!r}}} (--kind {name}={kind})"
+    return f"kinds={{{name!r}: {kind!r}}} (--kind {shlex.quote(f'{name}={kind}')})"

@@ -145,6 +145,22 @@ def test_levels_in_any_case_are_one_if_asked(capsys, folder, tmp_path):
     assert Model.load(out).coefficients == Model.load(folder / "model.json").coefficients
 
 
+def test_labels_in_any_case_are_told_and_one_if_asked(capsys, folder, tmp_path):
+    text = (folder / "table.csv").read_text()
+    (tmp_path / "t.csv").write_text(text.replace(",died,", ",DIED,", 30))
+    options = ("--label", "outcome", "--client", "hospital", "--quiet")
+    code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options)
+    assert code == 0 and "the label 'outcome' has values that differ in case only" in err
+    options = (*options, "--ignore-case", "--positive", "Died", "--out", tmp_path / "m.json")
+    code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options)
+    assert (code, err) == (0, "")
+    model = Model.load(tmp_path / "m.json")
+    assert model.classes == ("alive", "died")
+    assert model.coefficients == Model.load(folder / "model.json").coefficients
+    code, out, _ = fedepm(capsys, "evaluate", tmp_path / "m.json", tmp_path / "t.csv", "--json")
+    assert code == 0 and json.loads(out)["overall"]["rows"] == 500
+
+
 def test_evaluate_prints_measures_of_clients(capsys, folder, tmp_path):
     command = ("evaluate", folder / "model.json", folder / "new.csv", *NEW)
     plot = tmp_path / "e.svg"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 import numpy as np
 import pytest
@@ -376,3 +377,26 @@ def test_a_column_of_a_file_without_a_value(tmp_path):
     file.write_text("x,y,z\n,1,unknown\nNA,2,unknown\n")
     assert read_table(file).column("x").kind == "missing"
     assert read_table(file, na=["unknown"]).column("z").kind == "missing"
+
+
+@pytest.mark.parametrize(
+    ("cells", "what"),
+    [
+        ([f"{k}%" for k in range(20)], "20 different numbers with '%', such as '0%'"),
+        ([f"{k},5 kg" for k in range(20)], "20 different numbers with 'kg'"),
+        ([f"{k + 1}.{k + 200},50" for k in range(20)], "with thousands separators"),
+        ([f"1,{k + 200}.5" for k in range(20)], "with thousands separators"),
+    ],
+)
+def test_numbers_with_a_unit_are_no_levels_unless_that_is_said(cells, what):
+    with pytest.raises(ValueError, match=re.escape(what)) as caught:
+        Preparation().summarize({"x": cells}, guard=False)
+    assert "write plain numbers" in str(caught.value)
+    said = Preparation(kinds={"x": "category"}).summarize({"x": cells}, guard=False)
+    assert len(said.columns["x"].levels) == 20
+    for levels in (
+        ("1. a", "2. b"),
+        [f"ward {k}" for k in range(20)],
+        [f"{k}a{k}" for k in range(20)],
+    ):
+        assert Preparation().summarize({"x": list(levels)}, guard=False).columns["x"].levels
