@@ -11,6 +11,7 @@ kappa the damping that `_surrogates.Surrogates` finds. One class for each way to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +29,8 @@ Clients = NDArray[np.intp]
 _FLAT = 1e-14
 #: Numbers of packed matrices that are gone through at a time.
 _BLOCK = 1 << 20
+#: What sums are known to.
+_EPSILON = float(np.finfo(np.float64).eps)
 #: Conjugate gradients end where the residual is this part of the first one.
 _CG_TOLERANCE, _CG_ITERATIONS = 1e-12, 500
 
@@ -154,7 +157,13 @@ class Hessians:
         # With x = c + s the sum of (M_i + kappa*B_i)(x_i - c) has no large terms that cancel.
         centre = X.mean(axis=0)
         right = -G.sum(axis=0) + self._pulled(X - centre, kappa)
-        return centre + solve_symmetric(unpacked(self._sum(kappa), self.n), right)
+        matrix = unpacked(self._sum(kappa), self.n)
+        return centre + solve_symmetric(matrix, right, lambda: self._directions)
+
+    @cached_property
+    def _directions(self) -> Array:
+        # All others are of no consequence: nothing of the data is along them.
+        return directions_of(unpacked(self.B.sum(axis=0), self.n))
 
     def _pulled(self, steps: Array, kappa: float) -> Array:
         """The sum of all (M_i + kappa*B_i) d_i, shape (n,)."""
@@ -312,24 +321,36 @@ def _blocks(core: list[Array], along: Array) -> Array:
     return found
 
 
-def solve_symmetric(matrix: Array, right: Array) -> Array:
-    """The shortest solution of a positive semidefinite system, in columns of one scale."""
+def solve_symmetric(matrix: Array, right: Array, directions: Callable[[], Array]) -> Array:
+    """A solution of a positive semidefinite system; one among `directions` where it is singular.
+
+    These are the columns of a matrix (n, k), and are asked for then only.
+    """
     from scipy.linalg import cho_factor, cho_solve
 
     diagonal = np.diagonal(matrix)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    even = matrix / scale / scale[:, None]
     try:
-        factor = cho_factor(even, check_finite=False)
+        factor = cho_factor(matrix / scale / scale[:, None], check_finite=False)
         pivots = np.diagonal(factor[0])
         if pivots.min() ** 2 > 1e-10:
             return np.asarray(cho_solve(factor, right / scale, check_finite=False) / scale)
     except np.linalg.LinAlgError:
         pass
-    values, vectors = np.linalg.eigh(even)
-    kept = values > len(values) * _FLAT * values[-1]
-    along = vectors[:, kept].T @ (right / scale)
-    return np.asarray(vectors[:, kept] @ (along / values[kept]) / scale)
+    along = directions()
+    inside = along.T @ matrix @ along
+    # Nothing less than rounding is known of it: no step is longer than that allows.
+    inside[np.diag_indices_from(inside)] += len(inside) * _EPSILON * np.trace(inside)
+    factor = cho_factor(inside, check_finite=False)
+    return np.asarray(along @ cho_solve(factor, along.T @ right, check_finite=False))
+
+
+def directions_of(matrix: Array) -> Array:
+    """Directions in which a positive semidefinite matrix bends, in columns of one scale."""
+    diagonal = np.diagonal(matrix)
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(matrix / scale / scale[:, None])
+    return np.asarray(vectors[:, values > len(values) * _FLAT * values[-1]] / scale[:, None])
 
 
 def conjugate_gradients(product: Any, right: Array, diagonal: Array) -> Array:

@@ -20,10 +20,12 @@ from ._quadratics import Quadratics
 Array = NDArray[np.float64]
 Clients = NDArray[np.intp]
 
-#: Damping that there always is: where nothing bends the bound still says how far one may go.
-LEAST_DAMPING = 1e-6
-#: Damping grows to what would have been enough, times this; it falls by the other.
-_MORE, _LESS = 1.2, 0.1
+#: Damping at first, where there is a bound: it says how far one may go where nothing bends. And
+#: what there always is. Where f has no minimum damping has to go to zero, but not at once.
+FIRST_DAMPING, LEAST_DAMPING = 1e-4, 1e-15
+#: Damping grows to what would have been enough, times this. It falls by the other a round; where
+#: there is a bound, and it matters, by the last in the time in which all take part.
+_MORE, _LESS, _LESS_BOUNDED = 1.2, 0.1, 0.3
 #: Sums of objectives are known to this part of them.
 ROUNDING = 1e-13
 #: No point is a server's that is so many times f/m at the start above the best one.
@@ -64,6 +66,8 @@ class Surrogates:
     def begin(self, models: Quadratics, values: Array, gradients: Array) -> None:
         """What all clients said of the first point."""
         self.models = models
+        # By a bound: a multiple of what is flat would be flat.
+        self.kappa = FIRST_DAMPING if models.bounded else 0.0
         self.F[:], self.G[:] = values, gradients
         self.unit = abs(float(values.mean()))
         self.least = float(values.mean())
@@ -121,7 +125,8 @@ class Surrogates:
         slack = ROUNDING * float(np.abs(before).sum())
         held = finite and excess <= in_m + self.kappa * in_b + slack
         if held:
-            less = _LESS * self.kappa
+            bounded, share = self.models.bounded, len(S) / len(self.F)
+            less = self.kappa * (_LESS_BOUNDED**share if bounded else _LESS)
             if excess <= in_m + less * in_b + slack:
                 self.kappa = less
         else:
