@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--table", choices=["adult", "synthetic"], default="adult")
     parser.add_argument("--columns", choices=COLUMNS, nargs="+", default=COLUMNS)
     parser.add_argument("--clients", type=int, nargs="+", default=[100, 10], help="of Adult")
+    parser.add_argument("--mechanisms", choices=MECHANISMS, nargs="+", default=[*MECHANISMS])
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DivergenceWarning)
     cases: list[tuple[str, np.ndarray, np.ndarray, int, bool]] = []
@@ -103,14 +104,14 @@ def main() -> None:
                 f"{name}, {m} clients, {kind} columns: majority {max(y.mean(), 1 - y.mean()):.4f}, "
                 f"optimum {problem.accuracy(best.x):.4f}"
             )
-            for law, cls in MECHANISMS.items():
+            for law in arguments.mechanisms:
                 for epsilon in EPSILONS:
                     told = []
                     for curvature in (False, True):
                         shares, hits = [], []
                         for seed in range(arguments.trials):
                             data = split(A, y, m, seed, skewed)
-                            mechanism = cls(total_epsilon=epsilon, public_scaling=True)
+                            mechanism = MECHANISMS[law](total_epsilon=epsilon, public_scaling=True)
                             x = private(data, mechanism, curvature, 2**40 + seed)
                             shares.append((start - problem.total_value(x)) / (start - best.value))
                             hits.append(problem.accuracy(x))
