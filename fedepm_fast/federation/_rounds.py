@@ -16,7 +16,8 @@ from ._folder import Event, Folder
 
 Array = NDArray[Any]
 
-log = logging.getLogger(__name__)
+#: Of servers of all kinds.
+log = logging.getLogger("fedepm_fast.federation.server")
 
 
 class Round(NamedTuple):

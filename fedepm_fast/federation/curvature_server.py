@@ -17,7 +17,6 @@ Driven over all clients it has the points of ``fedepm_fast.run`` of the same see
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import zlib
 from collections.abc import Iterator
@@ -34,13 +33,11 @@ from ._checks import is_int
 from ._client_models import ClientModels, frozen
 from ._folder import Event
 from ._models import Models
-from ._rounds import Rounds
+from ._rounds import Rounds, log
 
 __all__ = ["Answer", "CurvatureRound", "CurvatureServer"]
 
 Array = NDArray[np.float64]
-
-log = logging.getLogger(__name__)
 
 
 class CurvatureRound(NamedTuple):

@@ -1,4 +1,4 @@
-"""FedEPM in Flower: a strategy, a client app, and ENS as the aggregator of other strategies.
+"""FedEPM in Flower: strategies, a client app, and ENS as the aggregator of other strategies.
 
 ::
 
@@ -16,16 +16,12 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import os
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from .._common.extras import require
-from .._common.validation import check_int, check_real
-from ..algorithms import FedEPM
 from ..federation.client import Client, ClientState, PrivateClient, UploadRefused
-from ..federation.server import Server
+from ..federation.curvature_client import CurvatureClient
 
 require("flwr.serverapp", "flower", "fedepm_fast.flower")
 
@@ -36,18 +32,25 @@ from flwr.app import (  # noqa: E402
     Context,
     Error,
     Message,
-    MessageType,
     MetricRecord,
     RecordDict,
 )
 from flwr.clientapp import ClientApp  # noqa: E402
-from flwr.serverapp import Grid  # noqa: E402
-from flwr.serverapp.strategy import Strategy  # noqa: E402
 
+from . import _curvature  # noqa: E402
 from ._aggregate import ElasticNetAggregate  # noqa: E402
-from ._records import ARRAYS, CONFIG, METRICS, Layout, content  # noqa: E402
+from ._curvature import CurvatureStrategy  # noqa: E402
+from ._records import ARRAYS, CONFIG, METRICS, Layout  # noqa: E402
+from ._strategy import FedEPMStrategy  # noqa: E402
 
-__all__ = ["ElasticNetAggregate", "FedEPMStrategy", "client_app", "join", "train"]
+__all__ = [
+    "CurvatureStrategy",
+    "ElasticNetAggregate",
+    "FedEPMStrategy",
+    "client_app",
+    "join",
+    "train",
+]
 
 log = logging.getLogger(__name__)
 
@@ -57,197 +60,19 @@ STATE = "fedepm"
 REFUSED = 2
 #: All that is said of a fault where rows may be private: texts and types of exceptions show rows.
 FAILED = "the client failed; its own log says why"
-#: Seconds between two looks for clients that connect.
-POLL = 1.0
-
-
-# The server -----------------------------------------------------------------------------
-
-
-class FedEPMStrategy(Strategy):
-    """FedEPM as a Flower strategy.
-
-    In every Flower round, nodes that the strategy has not met are asked for their client's
-    number and first upload; the server aggregates all members' last uploads and selects;
-    the selected clients train; replies that are malformed or missing are logged, with client and
-    fault, and left out. The arrays of a round's result are the next round's point.
-
-    Parameters
-    ----------
-    algorithm : FedEPM
-        The parameters; clients that have others answer with an error. Of a mechanism, name and
-        clip: a private client's budget is its own.
-    clients : int
-        How many clients there can be, m.
-    min_clients : int
-        How many must be connected before a round begins.
-    seed, trial, path, largest, threads
-        As of `fedepm_fast.federation.server.Server`. With `path`, ``num_rounds`` of a restarted
-        server counts from where it was: pass ``total - strategy.restore(arrays).tau``. A restarted
-        server is a new run to Flower: clients that shall go on as well need a `path`, too.
-    join_timeout : float
-        Seconds to wait for new clients' first uploads before a round; who is late is asked again
-        before the next.
-
-    Notes
-    -----
-    Nothing is evaluated on the clients; ``start(evaluate_fn=...)`` evaluates on the server.
-    """
-
-    def __init__(
-        self,
-        algorithm: FedEPM,
-        clients: int,
-        *,
-        min_clients: int = 1,
-        seed: int = 0,
-        trial: int = 0,
-        path: str | os.PathLike[str] | None = None,
-        largest: float | None = None,
-        threads: int | None = None,
-        join_timeout: float = 60.0,
-    ) -> None:
-        self.algorithm, self.clients = algorithm, check_int("clients", clients, low=1)
-        self.min_clients = check_int("min_clients", min_clients, low=1, high=self.clients)
-        self.join_timeout = check_real("join_timeout", join_timeout, low=0.0)
-        self._options: dict[str, Any] = dict(
-            seed=seed, trial=trial, path=path, largest=largest, threads=threads
-        )
-        self._server: Server | None = None
-        self._layout: Layout
-        self._initial: ArrayRecord
-        self._client_of: dict[int, int] = {}
-
-    def restore(self, initial_arrays: ArrayRecord) -> Server:
-        """The server's state, for arrays like these; made, or read from `path`, once."""
-        if self._server is None:
-            self._layout, self._initial = Layout(initial_arrays), initial_arrays
-            self._server = Server(
-                self.algorithm,
-                self.clients,
-                self._layout.size,
-                dtype=self._layout.dtype,
-                **self._options,
-            )
-        return self._server
-
-    def summary(self) -> None:
-        log.info("FedEPM of up to %d clients: %s", self.clients, self.algorithm)
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        server = self.restore(arrays)
-        nodes = self._meet(server, grid)
-        tau, x, _ = server.open_round()
-        record = RecordDict(
-            {ARRAYS: self._layout.record(x), CONFIG: self._config(config, tau, server_round)}
-        )
-        node_of = {client: node for node, client in self._client_of.items() if node in nodes}
-        messages = []
-        for client in server.awaited.tolist():  # after a restart, not those that have replied
-            if client in node_of:
-                messages.append(Message(record, node_of[client], MessageType.TRAIN))
-            else:
-                server.reject(client, "it is not connected")
-        return messages
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        server = self._server
-        if server is None:
-            raise RuntimeError("aggregate_train comes after configure_train")
-        for message in replies:
-            node = message.metadata.src_node_id
-            client = self._client_of.get(node, f"of unknown node {node}")
-            try:
-                arrays, metrics = content(message)
-                upload = self._layout.vector(arrays)
-            except Exception as error:  # whatever a client may send
-                server.reject(client, str(error))
-            else:
-                tau, scale = metrics.get("round"), metrics.get("scale")
-                server.receive(tau, client, upload, scale=scale)  # type: ignore[arg-type]
-        accepted = server.close_round()
-        return self._layout.record(server.x), MetricRecord({"clients": len(accepted)})
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        return None
-
-    def _config(self, config: ConfigRecord, tau: int, server_round: int) -> ConfigRecord:
-        own = {"round": tau, "server-round": server_round, "algorithm": self._parameters()}
-        return ConfigRecord({**config, **own})
-
-    def _parameters(self) -> str:
-        assert self._server is not None
-        return json.dumps(self._server.algorithm.describe())
-
-    def _meet(self, server: Server, grid: Grid) -> set[int]:
-        """Ask nodes that are new who they are, until enough are there; the connected nodes."""
-        asked: set[int] = set()
-        waiting_with = -1
-        while True:
-            nodes = set(grid.get_node_ids())
-            new = sorted(nodes - self._client_of.keys() - asked)
-            asked.update(new)
-            if new:
-                known = server.members
-                arrays = self._layout.record(server.x) if len(known) else self._initial
-                own = {"members": known.tolist(), "algorithm": self._parameters()}
-                record = RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord(own)})
-                messages = [Message(record, node, MessageType.QUERY) for node in new]
-                for reply in grid.send_and_receive(messages, timeout=self.join_timeout):
-                    self._join(server, reply, nodes)
-            connected = len(nodes & self._client_of.keys())
-            if connected >= self.min_clients:
-                return nodes
-            if connected != waiting_with:
-                log.warning("waiting for clients: %d of at least %d", connected, self.min_clients)
-                waiting_with = connected
-            time.sleep(POLL)
-
-    def _join(self, server: Server, message: Message, nodes: set[int]) -> None:
-        node = message.metadata.src_node_id
-        name = f"of node {node}"
-        try:
-            arrays, metrics = content(message)
-            client = check_int("client", metrics.get("client"), high=self.clients - 1)
-            name = f"{client} {name}"
-            known = [other for other, i in self._client_of.items() if i == client]
-            if any(other in nodes for other in known):
-                raise ValueError(f"node {known[0]} is connected under this number")
-            scale: Any = metrics.get("scale")
-            if client not in server.members and not server.join(
-                client, self._layout.vector(arrays), scale=scale
-            ):
-                return
-        except Exception as error:  # whatever a client may send
-            server.reject(name, str(error))
-            return
-        for other in known:
-            del self._client_of[other]
-        self._client_of[node] = client
-
 
 # The client -----------------------------------------------------------------------------
 
-Work = Callable[[Client | PrivateClient, Message, Context], Message]
+AnyClient = Client | PrivateClient | CurvatureClient
+Work = Callable[[Any, Message, Context], Message]
 
 
 class ParametersDiffer(ValueError):
     """The server's parameters are not the client's; both are public."""
 
 
-def client_app(make_client: Callable[[Context], Client | PrivateClient]) -> ClientApp:
-    """A Flower app of `FedEPMStrategy`'s clients.
+def client_app(make_client: Callable[[Context], AnyClient]) -> ClientApp:
+    """A Flower app of the clients of `FedEPMStrategy`, or of `CurvatureStrategy`.
 
     Parameters
     ----------
@@ -255,14 +80,15 @@ def client_app(make_client: Callable[[Context], Client | PrivateClient]) -> Clie
         Gives the client of a node from its Flower context; called for every message. The
         client's state is kept in ``context.state``, which Flower forgets with the run, and in
         the client's `path` if it has one, by which it survives a new run of the server; that of
-        a `PrivateClient` is in its ledger alone. What that refuses to upload the strategy logs.
+        a `PrivateClient` is in its ledger alone; a `CurvatureClient` has none. What a private
+        client refuses to upload the strategy logs.
 
     Notes
     -----
     Whatever goes wrong in `make_client` or in a `PrivateClient` is logged on the client's side in
     full, and answered with one constant sentence, since texts of exceptions show rows. So load
     rows in `make_client`: what the import of a module raises, Flower itself may send. Exceptions
-    of a `Client` are sent as text. A private client's metrics are its number, the round and the
+    of other clients are sent as text. A private client's metrics are its number, the round and the
     scale of its noise, all public; Flower's ``num-examples`` is not among them. Nothing is
     evaluated: an ``evaluate`` function that you add sends what it computes, without noise.
     """
@@ -295,11 +121,11 @@ def _failed(error: BaseException, message: Message) -> Message:
 
 
 def _discreet(work: Work) -> Work:
-    """`work`, from which only a `Client`'s exceptions, and what is public, come out."""
+    """`work`, of whose exceptions only what is public comes out, where rows may be private."""
 
     @functools.wraps(work)
-    def discreet(client: Client | PrivateClient, message: Message, context: Context) -> Message:
-        if isinstance(client, Client):
+    def discreet(client: AnyClient, message: Message, context: Context) -> Message:
+        if isinstance(client, (Client, CurvatureClient)):
             return work(client, message, context)
         try:
             return work(client, message, context)
@@ -312,7 +138,7 @@ def _discreet(work: Work) -> Work:
 
 
 @_discreet
-def join(client: Client | PrivateClient, message: Message, context: Context) -> Message:
+def join(client: AnyClient, message: Message, context: Context) -> Message:
     """A client's answer to a strategy that does not know its node.
 
     A client that the server has as a member keeps its state; any other begins anew. A private
@@ -324,6 +150,8 @@ def join(client: Client | PrivateClient, message: Message, context: Context) -> 
     if client.index in config["members"]:
         return _reply(message, ArrayRecord(), metrics)
     layout = Layout(arrays)
+    if isinstance(client, CurvatureClient):
+        return _reply(message, *_curvature.first(client, layout.vector(arrays), config))
     if isinstance(client, Client):
         state, upload = client.join(layout.vector(arrays))
         _remember(client, context, state)
@@ -334,8 +162,10 @@ def join(client: Client | PrivateClient, message: Message, context: Context) -> 
 
 
 @_discreet
-def train(client: Client | PrivateClient, message: Message, context: Context) -> Message:
+def train(client: AnyClient, message: Message, context: Context) -> Message:
     """A client's round: gradient, local steps, noise; its state in ``context.state``, or a ledger.
+
+    Of a `CurvatureClient` its answer.
 
     What a private client refuses to upload, and its faults, are an error in answer, as
     `client_app` says.
@@ -344,6 +174,8 @@ def train(client: Client | PrivateClient, message: Message, context: Context) ->
     layout = Layout(arrays)
     tau = config["round"]
     metrics: dict[str, Any] = {"client": client.index, "round": tau}
+    if isinstance(client, CurvatureClient):
+        return _reply(message, *_curvature.answer(client, layout.vector(arrays), config))
     if isinstance(client, Client):
         state, upload = client.train(_recall(client, context), layout.vector(arrays), tau)
         _remember(client, context, state)
@@ -352,7 +184,7 @@ def train(client: Client | PrivateClient, message: Message, context: Context) ->
     return _reply(message, layout.record(upload), metrics)
 
 
-def _agree(client: Client | PrivateClient, message: Message) -> ConfigRecord:
+def _agree(client: AnyClient, message: Message) -> ConfigRecord:
     """The message's configuration, if the server's parameters are the client's."""
     config = message.content[CONFIG]
     theirs = _shared(json.loads(config["algorithm"]))
@@ -367,7 +199,7 @@ def _agree(client: Client | PrivateClient, message: Message) -> ConfigRecord:
 
 def _shared(parameters: dict[str, Any]) -> dict[str, Any]:
     """What server and clients must agree on: a private client's budget is its own."""
-    mechanism = parameters["mechanism"]
+    mechanism = parameters.get("mechanism")
     if mechanism is None:
         return parameters
     return {**parameters, "mechanism": {name: mechanism[name] for name in ("name", "clip")}}

@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import flower_grid
 import numpy as np
 import pytest
 from flwr.app import (
@@ -25,9 +26,8 @@ from flwr.app import (
 )
 
 from fedepm_fast import FedEPM, datasets, make_problem, run
-from fedepm_fast import flower as adapter
 from fedepm_fast.federation.client import Client, PrivateClient
-from fedepm_fast.flower import FedEPMStrategy, client_app
+from fedepm_fast.flower import FedEPMStrategy, _strategy, client_app
 from fedepm_fast.kernels.ens import ens
 from fedepm_fast.privacy import LaplaceMechanism
 
@@ -55,36 +55,11 @@ def make_client(context: Context, algorithm: FedEPM = ALGORITHM, **options: Any)
     )
 
 
-class InProcessGrid:
-    """Nodes 100, 101, ..., whose contexts hold partitions 0, 1, ..."""
+class InProcessGrid(flower_grid.InProcessGrid):
+    """Of the clients above, unless others are given."""
 
     def __init__(self, app: Any = None, config: dict[str, Any] | None = None) -> None:
-        self.app = app or client_app(make_client)
-        self.contexts = {
-            100 + i: Context(1, 100 + i, {"partition-id": i}, RecordDict(), config or {})
-            for i in range(M)
-        }
-        self.nodes = set(self.contexts)
-        self.tampers: dict[int, Tamper] = {}
-
-    def get_node_ids(self) -> Iterable[int]:
-        return sorted(self.nodes, reverse=True)
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        replies = []
-        for message in messages:
-            node = message.metadata.dst_node_id
-            try:
-                reply = self.app(message, self.contexts[node])
-            except Exception as error:
-                reply = Message(Error(0, str(error)), reply_to=message)
-            if message.metadata.message_type == "train" and node in self.tampers:
-                reply = self.tampers[node](reply)
-            if reply is not None:
-                replies.append(reply)
-        return replies[::-1]
+        super().__init__(app or client_app(make_client), M, config)
 
 
 def vector(arrays: ArrayRecord) -> np.ndarray:
@@ -304,7 +279,7 @@ def test_a_reply_from_a_node_that_never_joined_is_rejected(caplog):
 
 
 def test_clients_join_late_leave_and_return_under_another_node(caplog, monkeypatch):
-    monkeypatch.setattr(adapter, "POLL", 0.0)
+    monkeypatch.setattr(_strategy, "POLL", 0.0)
     grid, federation = InProcessGrid(), strategy(min_clients=4)
     grid.nodes = {100, 101, 102, 103}
     federation.start(grid, START, num_rounds=2)
@@ -335,7 +310,7 @@ def test_a_strategy_that_waits_says_so_once(caplog, monkeypatch):
         if next(polls) == 10:
             grid.nodes = {100, 101, 102}
 
-    monkeypatch.setattr(adapter.time, "sleep", sleep)
+    monkeypatch.setattr(_strategy.time, "sleep", sleep)
     federation.start(grid, START, num_rounds=1)
     assert caplog.text.count("waiting for clients: 1 of at least 3") == 1
     assert federation.restore(START).members.tolist() == [0, 1, 2]
