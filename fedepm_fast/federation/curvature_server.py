@@ -35,7 +35,7 @@ from ._folder import Event
 from ._models import Models
 from ._rounds import Rounds, log
 
-__all__ = ["Answer", "CurvatureRound", "CurvatureServer"]
+__all__ = ["CurvatureRound", "CurvatureServer"]
 
 Array = NDArray[np.float64]
 
