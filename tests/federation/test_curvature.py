@@ -7,12 +7,12 @@ import json
 import logging
 import math
 import os
-import signal
 import tempfile
 from typing import Any
 
 import numpy as np
 import pytest
+from dying import dying
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import data_for, small_data
@@ -459,26 +459,6 @@ def perform(server: CurvatureServer, step: tuple[str, int], tau: int) -> Any:
     if event == "open":
         return server.open_round().clients.tolist() if len(server.members) else None
     return server.close_round().tolist() if is_open and server.tau == tau else None
-
-
-def dying(calls: int) -> None:
-    """Kill this process at a call of the system, within it if it writes."""
-    left, write = [calls], os.pwrite
-
-    def deadly(call: Any) -> Any:
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                if call is write:
-                    handle, data, offset = arguments
-                    write(handle, data[: len(data) // 2], offset)
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **options)
-
-        return wrapped
-
-    for name in ("pwrite", "fsync", "ftruncate", "open", "replace", "unlink"):
-        setattr(os, name, deadly(getattr(os, name)))
 
 
 @given(st.lists(STEP, min_size=1, max_size=20), st.integers(1, 80))

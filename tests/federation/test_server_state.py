@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pathlib
 import resource
 import shutil
 import signal
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dying import dying
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,29 +107,6 @@ def perform(server: Server, number: int, step: tuple[str, int], tau: int) -> Any
 
 def is_open(server: Server) -> bool:
     return server._open is not None
-
-
-def dying(calls: int) -> None:
-    """Kill this process at a call of the system, within it if it writes."""
-    left = [calls]
-
-    def deadly(call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                if call is write:
-                    handle, data, offset = arguments
-                    write(handle, data[: len(data) // 2], offset)
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **options)
-
-        return wrapped
-
-    write = os.pwrite
-    for name in ("pwrite", "fsync", "ftruncate", "open"):
-        setattr(os, name, deadly(getattr(os, name)))
-    for name in ("replace", "unlink"):
-        setattr(pathlib.Path, name, deadly(getattr(pathlib.Path, name)))
 
 
 @given(st.lists(STEP, min_size=1, max_size=30), st.integers(1, 120))
