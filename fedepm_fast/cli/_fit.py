@@ -184,8 +184,9 @@ def fit(
     rows = tables.read(table, given, [label, client])
     for name in drop or ():
         rows.column(name, "drop")
-    common.announce_compilation()
     private = total_epsilon is not None
+    if private:  # other fits compile nothing
+        common.announce_compilation()
     # Of a private fit nothing is shown that it does not release.
     live = common.live(quiet or json) and not private
     rounds = RoundsTable("curvature", keep=False) if live else None

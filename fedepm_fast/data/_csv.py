@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._compressed import DAMAGED, open_file
-from ._floats import floats, use_arrow
+from ._floats import floats, floats_of, use_arrow
 
 SEPARATORS = (",", ";", "\t", "|")
 #: How a missing number or label is written, beside what Python reads as NaN.
@@ -73,6 +73,11 @@ class Cells:
 
     def __iter__(self) -> Iterator[str]:
         return map(str.strip, self._written())
+
+    def parts(self) -> Iterator[list[str]]:
+        """The cells block by block."""
+        for block in self.blocks:
+            yield list(map(str.strip, block.split("\0")))
 
     def __len__(self) -> int:
         return sum(block.count("\0") + 1 for block in self.blocks)
@@ -163,13 +168,13 @@ def _plain_numbers(block: str, na: frozenset[str], decimal: str) -> NDArray[np.f
     """The numbers of a block, NaN for missing ones; None where `number` must look at them."""
     if "_" in block or "(" in block or not block.isascii():
         return None
-    cells = block.split("\0")
     if na or decimal != ".":
-        cells = ["nan" if cell in na else cell.replace(decimal, ".") for cell in cells]
+        cells = block.split("\0")
+        block = "\0".join("nan" if cell in na else cell.replace(decimal, ".") for cell in cells)
     with suppress(ValueError):
-        return floats(cells)
+        return floats_of(block)
     with suppress(ValueError):
-        return floats(["nan" if cell in MISSING else cell for cell in cells])
+        return floats(["nan" if cell in MISSING else cell for cell in block.split("\0")])
     return None
 
 

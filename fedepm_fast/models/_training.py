@@ -74,6 +74,8 @@ def train(
     features = np.asarray(prepared.transform(rows.table))
     features.setflags(write=False)
     weights = _weights(rows, labels, settings)
+    plain, called = rows.weights, rows.called
+    del rows  # as large as the features
     for name, part in zip(names, slices, strict=True):
         if weights is not None and not weights[part].any():
             raise ArgumentValueError(
@@ -93,9 +95,8 @@ def train(
         seed=settings.seed, max_rounds=settings.max_rounds, tol=settings.tol,
         callback=callback,
     )  # fmt: skip
-    return Trained(
-        _model(rows, slices, names, prepared, problem, solution, settings, said), problem
-    )
+    model = _model(plain, called, slices, names, prepared, problem, solution, settings, said)
+    return Trained(model, problem)
 
 
 def prepare(
@@ -155,7 +156,8 @@ def _start(start: Model | None, prepared: Prepared, objective: Objective) -> Arr
 
 
 def _model(
-    rows: Rows,
+    plain: Array | None,
+    called: tuple[str, str | None],
     slices: list[slice],
     names: list[str],
     prepared: Prepared,
@@ -167,7 +169,8 @@ def _model(
     """The model of a solution, with what the clients' sums there say of it."""
     data, objective, w = problem.data, problem.objective, solution.w
     weights = np.ones(len(data.labels)) if data.sample_weight is None else data.sample_weight
-    plain = np.ones(len(data.labels)) if rows.weights is None else rows.weights
+    weighted = plain is not None
+    plain = np.ones(len(data.labels)) if plain is None else plain
     sums = [
         ClientSums(
             point_sums(objective, data.features[s], data.labels[s], weights[s], w),
@@ -182,7 +185,7 @@ def _model(
     training = {
         "client_weight": settings.client_weight, "beta": settings.beta,
         "class_weight": by_class.tolist() if isinstance(by_class, np.ndarray) else by_class,
-        "weighted": rows.weights is not None, "participation": settings.participation,
+        "weighted": weighted, "participation": settings.participation,
         "seed": settings.seed, "rounds": solution.rounds, "max_rounds": settings.max_rounds,
         "gradient_norm": solution.gradient_norm, "tol": settings.tol,
         "converged": solution.converged and not blamed, "unbounded": blamed,
@@ -191,7 +194,7 @@ def _model(
     notes = tuple(notes_of(solution, blamed, objective))
     return assemble(
         objective, prepared, w, dict(zip(names, sums, strict=True)), training,
-        called=rows.called, classes=settings.classes, notes=notes,
+        called=called, classes=settings.classes, notes=notes,
     )  # fmt: skip
 
 

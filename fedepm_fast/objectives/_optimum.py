@@ -31,8 +31,6 @@ class Optimum(NamedTuple):
 
 def minimise(problem: Problem, start: ArrayLike | None, method: str) -> Optimum:
     """As `Problem.optimum` says."""
-    from scipy.optimize import minimize
-
     check_choice("method", method, ("bfgs", "newton"))
     m, n = problem.n_clients, problem.n_parameters
     x = np.zeros(n) if start is None else check_array("start", start, shape=(n,))
@@ -41,6 +39,8 @@ def minimise(problem: Problem, start: ArrayLike | None, method: str) -> Optimum:
         if method == "newton":
             x, gradient = _newton(problem, x, gradient)
         if method == "bfgs" or not np.linalg.norm(gradient) <= _TOLERANCE * m:
+            from scipy.optimize import minimize  # takes a third of a second to import
+
             found = minimize(
                 lambda w: tuple(part / m for part in problem.total_value_and_gradient(w)),
                 x,

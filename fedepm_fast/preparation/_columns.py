@@ -167,8 +167,12 @@ class WordColumn(Column):
     def _coded(self) -> tuple[NDArray[np.int32], list[Any]]:
         """Which of the cells that differ a cell is, and those."""
         index: dict[Any, int] = {}
+        codes: list[int] = []
         try:
-            codes = [index.setdefault(cell, len(index)) for cell in self._cells]
+            for cells in self._cells.parts() if isinstance(self._cells, Cells) else [self._cells]:
+                for cell in dict.fromkeys(cells):
+                    index.setdefault(cell, len(index))
+                codes += map(index.__getitem__, cells)
             for cell in index:
                 if not isinstance(cell, str):
                     is_missing(cell)  # or neither missing nor a number
@@ -324,7 +328,9 @@ class Taken(Column):
             if isinstance(self._rows, slice)
             else len(self._rows)
         )
-        if isinstance(parent, Taken) and not isinstance(parent._rows, slice):
+        composed = isinstance(parent, Taken) and not isinstance(parent._rows, slice)
+        if composed and not isinstance(self._rows, slice):
+            assert isinstance(parent, Taken)
             # Rows of rows are rows of the column itself: the others in between are not copied.
             self._rows = parent._rows[self._rows]
             parent = parent._parent

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fedepm_fast import Logistic
 from fedepm_fast.data import loaders, sources
 from fedepm_fast.data._csv import Text
-from fedepm_fast.data._floats import floats
+from fedepm_fast.data._floats import floats, floats_of
 
 
 def load(folder, text, **options):
@@ -310,3 +310,13 @@ def test_quotes_may_begin_anywhere(tmp_path):
     file.write_text('x,y\n1,a\n2,"b\n3,d\n')
     with pytest.raises(ValueError, match="quotes that open in line 3"):
         Text(file, None, None, [])
+
+
+def test_numbers_of_a_block_are_those_of_its_cells():
+    cells = [" 1", "-2.5e3", "inf", "nan", "0.1 "]
+    expected = np.array(list(map(float, cells)))
+    np.testing.assert_array_equal(floats_of("\0".join(cells)), expected)
+    np.testing.assert_array_equal(floats(cells), expected)
+    assert floats([]).shape == (0,)
+    with pytest.raises(ValueError, match="could not convert"):
+        floats_of("1\0\0" + "2")
