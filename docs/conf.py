@@ -20,7 +20,13 @@ os.environ["NUMBA_DISABLE_JIT"] = "1"
 from sphinx.util import inspect  # noqa: E402
 
 import fedepm_fast  # noqa: E402
+import fedepm_fast.algorithms  # noqa: E402
 import fedepm_fast.sklearn  # noqa: E402  scikit-learn looks at torch's classes, which are mocked below
+
+# Classes that are imported on first use are members of their package's page like others.
+vars(fedepm_fast.algorithms).update(
+    {name: getattr(fedepm_fast.algorithms, name) for name in fedepm_fast.algorithms.__all__}
+)
 
 project = "fedepm_fast"
 author = "The fedepm_fast developers"
