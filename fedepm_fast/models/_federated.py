@@ -23,7 +23,7 @@ from ..preparation import Preparation, Prepared, SecondMoments, TableSummary
 from ..preparation._summary import check_format
 from ._diagnosis import notes_of
 from ._model import Model
-from ._rows import Rows, coded, read_rows, with_label_in
+from ._rows import Rows, coded, counting, read_rows, with_label_in
 from ._solving import Solution
 from ._sums import ClientSums, LabelSums, point_sums
 from ._training import assemble, numbers_of, with_penalty
@@ -112,9 +112,7 @@ class FederatedFit:
         rows = read_rows(table, self.label, sample_weight=sample_weight)
         rows = with_label_in(rows, self.preparation.ignore_case)
         labels = coded(rows.label, self.classes)  # type: ignore[arg-type]
-        known = ~np.isnan(labels)
-        if not known.any():
-            raise ArgumentValueError("label", f"{self.label!r} must not be missing in every row")
+        known = counting(rows, labels)
         return Site(self, str(name), rows.take(known), labels[known])
 
     # At the server ----------------------------------------------------------------------

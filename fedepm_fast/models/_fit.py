@@ -26,7 +26,16 @@ from ..preparation._columns import level_text
 from ..preparation._levels import same_but_for_case
 from ._holdout import held_out
 from ._model import Model, ModelWarning
-from ._rows import Rows, check_counts, classes_of, coded, objective_for, read_rows, with_label_in
+from ._rows import (
+    Rows,
+    check_counts,
+    classes_of,
+    coded,
+    counting,
+    objective_for,
+    read_rows,
+    with_label_in,
+)
 from ._training import Settings, train
 
 #: Rows from which on whole numbers that all differ are not what is measured of persons.
@@ -92,7 +101,7 @@ def fit(
         Weight of the penalty ``beta/2 * |w|^2`` beside the mean loss; w are the coefficients of
         the prepared columns without the intercept.
     sample_weight : str, int or array_like of shape (d,), optional
-        Weights of the rows, at least 0, or their column.
+        Weights of the rows, at least 0, or their column. Rows of weight 0 are left out.
     class_weight : mapping of class to float, or "balanced", optional
         Further weights of the rows by their class; balanced gives each class the same sum.
     participation : float
@@ -181,16 +190,19 @@ def fit(
     labels = coded(rows.label, classes)
     if loss.labels == "counts":
         check_counts(rows.label)
-    known = ~np.isnan(labels)
+    known = counting(rows, labels)
     held = np.zeros(len(labels), dtype=bool)
     held[known] = held_out(holdout, rows.clients[known], labels[known], seed)
     if classes is not None:  # a class of few rows stays in the training
         for code in range(len(classes)):
             own = labels == code
             held[own] &= bool((own & ~held).any())
+            if own.any() and not (own & known).any():
+                raise ArgumentValueError(
+                    "sample_weight",
+                    f"must not be 0 for all rows of a class, got so for {classes[code]!r}",
+                )
     chosen = known & ~held
-    if not chosen.any():
-        raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
     trained = train(rows.take(chosen), labels[chosen], settings, start, callback)
     model = replace(
         trained.model,

@@ -55,7 +55,8 @@ class Model(Coefficients):
         Margins of the model without columns.
     clients : tuple of dict
         For every client its ``name``, its ``rows`` that were used, those ``left_out`` because
-        their label is missing, those ``held_out``, and the sum of its rows' ``weight``.
+        their label is missing or their weight is 0, those ``held_out``, and the sum of its
+        rows' ``weight``.
     training : dict
         How it was fitted, as plain values: ``client_weight``, ``beta``, ``rounds``,
         ``converged``, ``gradient_norm``, ``sent`` (numbers a client sent), ``seed`` and others.

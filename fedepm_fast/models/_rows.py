@@ -139,7 +139,40 @@ def _weights(table: Table, given: Any, drop: list[str]) -> Array:
         raise ArgumentValueError(
             "sample_weight", f"must be at least 0, got {weights[row]:g} in row {row}"
         )
+    least, most = (getattr(np.finfo(float), end) ** 0.25 for end in ("tiny", "max"))
+    odd = (weights > 0) & ((weights < least) | (weights > most))
+    if odd.any():  # sums of their squares, times those of columns, are no numbers
+        row = int(np.argmax(odd))
+        raise ArgumentValueError(
+            "sample_weight",
+            f"must be 0 or from {least:.0e} to {most:.0e}, got {weights[row]:g} in row {row}",
+        )
     return weights
+
+
+def counting(rows: Rows, labels: Array) -> NDArray[np.bool_]:
+    """Which rows a fit is of: those that have a label, and a weight above 0; shape (d,).
+
+    Raises
+    ------
+    ValueError
+        If there are none; or if a client's rows all have the weight 0.
+    """
+    known = ~np.isnan(labels)
+    if not known.any():
+        raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
+    if rows.weights is None:
+        return known
+    found = known & (rows.weights > 0)
+    m = len(rows.names)
+    lost = np.bincount(rows.clients[known], minlength=m) > 0
+    lost &= np.bincount(rows.clients[found], minlength=m) == 0
+    if lost.any():
+        raise ArgumentValueError(
+            "sample_weight",
+            f"must not be 0 for all rows of a client, got so for {rows.names[np.argmax(lost)]!r}",
+        )
+    return found
 
 
 def with_label_in(rows: Rows, ignore_case: bool) -> Rows:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.validation import ArgumentValueError
 from ..data import FederatedData
 from ..losses import Objective
 from ..objectives import Problem
@@ -76,11 +75,6 @@ def train(
     weights = _weights(rows, labels, settings)
     plain, called = rows.weights, rows.called
     del rows  # as large as the features
-    for name, part in zip(names, slices, strict=True):
-        if weights is not None and not weights[part].any():
-            raise ArgumentValueError(
-                "sample_weight", f"must not be 0 for all rows of a client, got so for {name!r}"
-            )
     data = FederatedData(
         features, labels, sizes[held], feature_names=prepared.feature_names,
         client_names=tuple(names), sample_weight=weights,

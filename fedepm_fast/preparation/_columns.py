@@ -189,7 +189,13 @@ class WordColumn(Column):
     def _value(self, cell: Any) -> float | None:
         """A cell as a number: NaN where it is missing, None where it is a word."""
         if not isinstance(cell, str):
-            return np.nan if is_missing(cell) else float(cell)
+            try:
+                return np.nan if is_missing(cell) else float(cell)
+            except OverflowError:
+                raise ArgumentValueError(
+                    f"column {self.name!r}",
+                    "must have numbers below 1.8e308, got an integer beyond it",
+                ) from None
         text = cell.strip()
         if not text or (self._of_file and (text in MISSING or text in self._na)):
             return np.nan

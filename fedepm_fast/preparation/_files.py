@@ -70,6 +70,8 @@ def read_table(
         If it is empty, damaged or malformed: the path, the line and what is expected.
     """
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} must be the file of a table, but it is a folder")
     if not path.is_file():
         raise FileNotFoundError(f"no data file at {path}")
     if path.stat().st_size == 0:
