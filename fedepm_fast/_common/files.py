@@ -36,6 +36,7 @@ def replacing(
     reason = _missing(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, not a file to write to")
+    _refuse_device(path)
     if reason is not None:
         raise FileNotFoundError(f"{path} cannot be written: {reason}")
     try:
@@ -61,6 +62,12 @@ def replacing(
                 sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _refuse_device(path: Path) -> None:
+    """Refuse what is there and no file: a file would take the place of a device, as /dev/null."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(f"{path} is a device or a pipe, not a file to write to")
 
 
 def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]]) -> None:
@@ -191,6 +198,7 @@ def check_writable_file(name: str, file: str | os.PathLike[str]) -> Path:
     def prove() -> None:
         if file.is_dir():
             raise OSError("that is a folder")
+        _refuse_device(file)
         _write_in(file.parent)
 
     return _check(name, "file", file, prove)

@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 
 #: Different whole numbers up to which it is not known whether they are classes or numbers.
 _FEW = 20
+#: Sizes of labels whose squares, and the sums of them, floats hold to the last bit.
+_LEAST, _MOST = 1e-130, 1e145
 _DEFAULTS = {
     "classification": "logistic",
     "multiclass": "multinomial",
@@ -156,11 +158,19 @@ def counting(rows: Rows, labels: Array) -> NDArray[np.bool_]:
     Raises
     ------
     ValueError
-        If there are none; or if a client's rows all have the weight 0.
+        If there are none; if labels are too large or small to be squared; or if a client's rows
+        all have the weight 0.
     """
     known = ~np.isnan(labels)
     if not known.any():
         raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
+    most = float(np.abs(labels[known]).max())
+    if most and not _LEAST <= most <= _MOST:
+        raise ArgumentValueError(
+            "label",
+            f"{rows.label.name!r} must be brought to scale: the sum of the squares of numbers up "
+            f"to {most:.3g} is none",
+        )
     if rows.weights is None:
         return known
     found = known & (rows.weights > 0)

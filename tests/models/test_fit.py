@@ -359,31 +359,3 @@ def test_rows_held_out_take_no_part_in_the_fit(table):
     alone = fit(rows_of(table, ~out), "outcome", "hospital")
     np.testing.assert_array_equal(alone.coef, model.coef)
     np.testing.assert_array_equal(alone.prepared.transform(table), model.prepared.transform(table))
-
-
-@pytest.mark.parametrize("loss", ["logistic", "least_squares"])
-def test_rows_of_weight_zero_are_no_rows(loss):
-    draw = np.random.default_rng(5)
-    x = draw.normal(size=90)
-    y = x + draw.normal(size=90) if loss == "least_squares" else (draw.random(90) < 0.4) * 1.0
-    weights = draw.integers(0, 3, 90).astype(float)
-    table = {"x": x, "y": y, "w": weights, "clinic": [*"abc"] * 30}
-    rows = {name: np.asarray(column)[weights > 0] for name, column in table.items()}
-    options = {"objective": loss, "sample_weight": "w"}
-    ours, theirs = (fit(t, "y", "clinic", **options) for t in (table, rows))
-    assert ours.coefficients == theirs.coefficients
-    for kind in ("wald", "robust", "clustered"):
-        np.testing.assert_array_equal(ours.covariance(kind), theirs.covariance(kind))
-    lost = [int((weights[k::3] == 0).sum()) for k in range(3)]
-    assert [client["left_out"] for client in ours.clients] == lost
-
-
-def test_a_class_without_weight_is_refused():
-    table = {"x": [0.0, 1.0, 2.0, 3.0], "y": [0, 1, 1, 0], "w": [0, 1, 1, 0]}
-    with pytest.raises(ValueError, match="sample_weight must not be 0 for all rows of a class"):
-        fit(table, "y", sample_weight="w")
-
-
-def test_a_folder_is_no_table(tmp_path):
-    with pytest.raises(ValueError, match="must be the file of a table, but it is a folder"):
-        fit(tmp_path, "y")
