@@ -82,6 +82,9 @@ def evaluate(
     table: tables.Rows,
     label: Label = None,
     client: ClientColumn = None,
+    sample_weight: Annotated[
+        str | None, typer.Option(help="Column of weights of the rows.", metavar="COLUMN")
+    ] = None,
     plot: tables.Plot = None,
     json: options.Json = False,
     **given: Any,
@@ -93,10 +96,10 @@ def evaluate(
     tables.check_files(None, plot)
     known = Model.load(model)
     rows = tables.read(
-        table, given, [known.label if label is None else label, client],
+        table, given, [known.label if label is None else label, client, sample_weight],
     )  # fmt: skip
     with tables.warnings_told():
-        found = evaluated(known, rows, label, client)
+        found = evaluated(known, rows, label, client, sample_weight)
     paths: list[Path] = []
     tables.draw(known, found, 0.95, plot, paths)
     if json:

@@ -101,7 +101,8 @@ def fit(
         Weight of the penalty ``beta/2 * |w|^2`` beside the mean loss; w are the coefficients of
         the prepared columns without the intercept.
     sample_weight : str, int or array_like of shape (d,), optional
-        Weights of the rows, at least 0, or their column. Rows of weight 0 are left out.
+        Weights of the rows, at least 0, or their column, in the fit and in measures of rows that
+        are held out. Rows of weight 0 are left out.
     class_weight : mapping of class to float, or "balanced", optional
         Further weights of the rows by their class; balanced gives each class the same sum.
     participation : float

@@ -21,7 +21,13 @@ Measures = dict[str, float | int | None]
 LIKELIHOODS = ("logistic", "multinomial", "least_squares", "poisson")
 
 
-def measures(objective: Objective, margins: Array, labels: Array, null: Array) -> Measures:
+def measures(
+    objective: Objective,
+    margins: Array,
+    labels: Array,
+    null: Array,
+    weights: Array | None = None,
+) -> Measures:
     """Measures of rows, beside those of a model that knows no columns.
 
     Parameters
@@ -32,6 +38,8 @@ def measures(objective: Objective, margins: Array, labels: Array, null: Array) -
         Coded: 0 and 1, 0 to K - 1, or numbers.
     null : ndarray of shape () or (K,)
         Margins of the model of an intercept alone, as fitted to the rows of the training.
+    weights : ndarray of shape (d,), optional
+        Of the rows, above 0: every mean and share is weighted by them. All 1 by default.
 
     Returns
     -------
@@ -45,55 +53,65 @@ def measures(objective: Objective, margins: Array, labels: Array, null: Array) -
     rows: Measures = {"rows": len(labels)}
     constant = np.broadcast_to(null, margins.shape)
     if objective.task == "regression":
-        return rows | _of_numbers(objective, margins, labels, constant)
-    found = _of_classes(objective, margins, labels)
-    plain = _of_classes(objective, constant, labels)
+        return rows | _of_numbers(objective, margins, labels, constant, weights)
+    found = _of_classes(objective, margins, labels, weights)
+    plain = _of_classes(objective, constant, labels, weights)
     for name in ("log_loss", "brier", "accuracy"):
         if name in found:
             found[f"{name}_null"] = plain[name]
     return rows | found
 
 
-def _of_classes(objective: Objective, margins: Array, labels: Array) -> Measures:
+def _mean(values: Array, weights: Array | None) -> float:
+    return float(np.average(values, weights=weights))
+
+
+def _of_classes(
+    objective: Objective, margins: Array, labels: Array, weights: Array | None
+) -> Measures:
     two = margins.ndim == 1
-    found: Measures = {"positives": float(labels.mean())} if two else {}
-    found["accuracy"] = float(np.mean(objective.predict(margins) == labels))
+    found: Measures = {"positives": _mean(labels, weights)} if two else {}
+    found["accuracy"] = _mean(objective.predict(margins) == labels, weights)
     if two:
-        found["auc"] = auc(margins, labels)
+        found["auc"] = auc(margins, labels, weights)
     if objective.name not in LIKELIHOODS:  # its margins say nothing of probabilities
         return found
-    found["log_loss"] = float(np.mean(objective.loss(margins, labels)))
+    found["log_loss"] = _mean(objective.loss(margins, labels), weights)
     p = probabilities(margins)
     if two:
-        found["brier"] = float(np.mean((p[:, 1] - labels) ** 2))
-        slope, intercept = calibration(objective, margins, labels)
+        found["brier"] = _mean((p[:, 1] - labels) ** 2, weights)
+        slope, intercept = calibration(objective, margins, labels, weights)
         return found | {"calibration_slope": slope, "calibration_intercept": intercept}
     own = np.arange(p.shape[1]) == labels[:, None]
-    each = [auc(p[:, k], own[:, k].astype(float)) for k in range(p.shape[1])]
+    each = [auc(p[:, k], own[:, k].astype(float), weights) for k in range(p.shape[1])]
     known = [a for a in each if a is not None]
     found["auc"] = float(np.mean(known)) if len(known) == len(each) else None
-    found["brier"] = float(np.mean(np.sum((p - own) ** 2, axis=1)))
+    found["brier"] = _mean(np.sum((p - own) ** 2, axis=1), weights)
     return found
 
 
-def _of_numbers(objective: Objective, margins: Array, labels: Array, null: Array) -> Measures:
+def _of_numbers(
+    objective: Objective, margins: Array, labels: Array, null: Array, weights: Array | None
+) -> Measures:
     predicted, plain = objective.predict(margins), objective.predict(null)
     error = predicted - labels
-    around = float(np.sum((labels - labels.mean()) ** 2))
-    slope, intercept = calibration(objective, margins, labels)
+    count = np.ones(len(labels)) if weights is None else weights
+    mean = _mean(labels, weights)
+    around = float(np.sum(count * (labels - mean) ** 2))
+    slope, intercept = calibration(objective, margins, labels, weights)
     found: Measures = {
-        "mean": float(labels.mean()),
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "mae": float(np.mean(np.abs(error))),
-        "r2": 1 - float(np.sum(error**2)) / around if around > 0 else None,
+        "mean": mean,
+        "rmse": float(np.sqrt(_mean(error**2, weights))),
+        "mae": _mean(np.abs(error), weights),
+        "r2": 1 - float(np.sum(count * error**2)) / around if around > 0 else None,
         "calibration_slope": slope,
         "calibration_intercept": intercept,
-        "rmse_null": float(np.sqrt(np.mean((plain - labels) ** 2))),
-        "mae_null": float(np.mean(np.abs(plain - labels))),
+        "rmse_null": float(np.sqrt(_mean((plain - labels) ** 2, weights))),
+        "mae_null": _mean(np.abs(plain - labels), weights),
     }
     if objective.labels == "counts":
-        found["deviance"] = float(np.mean(poisson_deviance(margins, labels)))
-        found["deviance_null"] = float(np.mean(poisson_deviance(null, labels)))
+        found["deviance"] = _mean(poisson_deviance(margins, labels), weights)
+        found["deviance_null"] = _mean(poisson_deviance(null, labels), weights)
     return found
 
 
@@ -106,18 +124,31 @@ def probabilities(margins: Array) -> Array:
     return softmax(margins, axis=1)
 
 
-def auc(score: Array, labels: Array) -> float | None:
+def auc(score: Array, labels: Array, weights: Array | None = None) -> float | None:
     """Probability that a row of label 1 scores above one of label 0, ties counting half.
 
-    None where there is one class only.
+    With weights, of rows that are drawn in proportion to them. None where there is one class only.
     """
     positive = labels == 1
+    if weights is not None:
+        return _weighted_auc(score, positive, weights)
     ones = np.sort(score[positive])
     zeros = np.sort(score[~positive])
     if not len(ones) or not len(zeros):
         return None
     below = np.searchsorted(zeros, ones, "left").sum() + np.searchsorted(zeros, ones, "right").sum()
     return float(below / (2 * len(ones) * len(zeros)))
+
+
+def _weighted_auc(score: Array, positive: NDArray[np.bool_], weights: Array) -> float | None:
+    if positive.all() or not positive.any():
+        return None
+    order = np.argsort(score[~positive], kind="stable")
+    zeros, below = score[~positive][order], np.append(0.0, np.cumsum(weights[~positive][order]))
+    ones, own = score[positive], weights[positive]
+    under = below[np.searchsorted(zeros, ones, "left")]
+    upto = below[np.searchsorted(zeros, ones, "right")]
+    return float(own @ (under + upto) / (2 * own.sum() * below[-1]))
 
 
 def poisson_deviance(margins: Array, labels: Array) -> Array:
@@ -128,7 +159,7 @@ def poisson_deviance(margins: Array, labels: Array) -> Array:
 
 
 def calibration(
-    objective: Objective, margins: Array, labels: Array
+    objective: Objective, margins: Array, labels: Array, weights: Array | None = None
 ) -> tuple[float | None, float | None]:
     """The calibration of margins: a slope, and an intercept beside a slope of 1.
 
@@ -155,29 +186,33 @@ def calibration(
             return None, None
         flat = False
     with np.errstate(over="ignore", invalid="ignore"):
-        alone = _minimum(objective, np.ones((len(labels), 1)), margins, labels)
+        alone = _minimum(objective, np.ones((len(labels), 1)), margins, labels, weights)
         intercept = None if alone is None else float(alone[0])
-        spread = float(margins.std())
+        center = _mean(margins, weights)
+        spread = float(np.sqrt(_mean((margins - center) ** 2, weights)))
         if not flat and spread > 1e-12 * (1 + float(np.abs(margins).max())):
             # In units of the spread about their mean, where the search is well conditioned.
-            across = np.column_stack([(margins - margins.mean()) / spread, np.ones(len(labels))])
-            line = _minimum(objective, across, np.zeros(len(labels)), labels)
+            across = np.column_stack([(margins - center) / spread, np.ones(len(labels))])
+            line = _minimum(objective, across, np.zeros(len(labels)), labels, weights)
             slope = None if line is None else float(line[0] / spread)
     return slope, intercept
 
 
-def _minimum(objective: Objective, columns: Array, offset: Array, labels: Array) -> Array | None:
+def _minimum(
+    objective: Objective, columns: Array, offset: Array, labels: Array, weights: Array | None
+) -> Array | None:
     """The few coefficients beside an offset that minimise a loss, by Newton; None if singular."""
+    counts = columns if weights is None else columns * (weights / weights.mean())[:, None]
     found = np.zeros(columns.shape[1])
 
     def value(at: Array) -> float:
-        return float(np.mean(objective.loss(columns @ at + offset, labels)))
+        return _mean(objective.loss(columns @ at + offset, labels), weights)
 
     now = value(found)
     for _ in range(100):
         t = columns @ found + offset
-        gradient = columns.T @ objective.derivative(t, labels)
-        hessian = columns.T @ (columns * objective.second_derivative(t, labels)[:, None])
+        gradient = counts.T @ objective.derivative(t, labels)
+        hessian = counts.T @ (columns * objective.second_derivative(t, labels)[:, None])
         try:
             step = np.linalg.solve(hessian, gradient)
         except np.linalg.LinAlgError:

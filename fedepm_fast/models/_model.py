@@ -131,7 +131,7 @@ class Model(Coefficients):
         """Whether its margins say how probable classes are."""
         return self.classes is not None and self.objective.name in LIKELIHOODS
 
-    def score(self, table: Any, label: Any = None) -> float:
+    def score(self, table: Any, label: Any = None, sample_weight: Any = None) -> float:
         """Share of the rows whose class is predicted, or R squared of predicted numbers.
 
         Parameters
@@ -139,10 +139,12 @@ class Model(Coefficients):
         table : table
         label : str or array_like, optional
             The column of the labels, or these themselves; by default the column of the training.
+        sample_weight : str, int or array_like, optional
+            As in `evaluate`.
         """
         from ._evaluation import evaluate
 
-        found = evaluate(self, table, label).overall
+        found = evaluate(self, table, label, sample_weight=sample_weight).overall
         return float("nan") if (v := found[_SCORE[self.classes is None]]) is None else float(v)
 
     # Words and figures ------------------------------------------------------------------

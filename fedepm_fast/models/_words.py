@@ -254,9 +254,10 @@ def _cell(name: str, value: Any) -> str:
 
 def _explained(found: Evaluation) -> str:
     model = found.model
+    told = ["all but rows by their weights"] if found.weighted else []
     if model.classes is None:
-        return "null: always the mean of the training; slope: of the calibration, 1 is right"
-    told = []
+        told.append("null: always the mean of the training")
+        return "; ".join([*told, "slope: of the calibration, 1 is right"])
     if "positives" in found.overall:
         told.append(f"pos.: share of {model.classes[1]}")
     if "log_loss" in found.overall:
@@ -271,7 +272,8 @@ def evaluation_text(found: Evaluation, margin: str = "") -> str:
     """What printing an evaluation says."""
     lines = aligned(measure_rows(found), margin)
     if found.left_out:
-        lines.append(f"{margin}{found.left_out:,} rows without a label left out")
+        what = "a label or of weight 0" if found.weighted else "a label"
+        lines.append(f"{margin}{found.left_out:,} rows without {what} left out")
     return "\n".join([*lines, fill(margin + _explained(found), margin)])
 
 

@@ -177,6 +177,11 @@ def test_evaluate_prints_measures_of_clients(capsys, folder, tmp_path):
     assert list(found["clients"]) == list(want.clients)
     code, out, _ = fedepm(capsys, *command, "--client", "sex", "--json")
     assert list(json.loads(out)["clients"]) == ["f", "m"]
+    code, out, _ = fedepm(capsys, *command, "--sample-weight", "dose", "--json")
+    weighted = evaluate(model, new, sample_weight="dose")
+    found = json.loads(out)
+    assert found["weighted"] and found["overall"] == pytest.approx(weighted.overall, rel=1e-9)
+    assert found["overall"]["auc"] != pytest.approx(want.overall["auc"], rel=1e-6)
 
 
 def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path):

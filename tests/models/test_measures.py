@@ -102,6 +102,77 @@ def test_auc_counts_pairs(rows):
         assert found == pytest.approx(np.mean(pairs))
 
 
+@pytest.fixture
+def weights(rng):
+    return rng.gamma(1, 1, 200)
+
+
+def test_weighted_measures_of_two_classes(rng, margins, weights):
+    margins = np.round(margins, 1)  # ties
+    labels = (rng.random(200) < 1 / (1 + np.exp(-2 * margins))).astype(float)
+    found = measures(as_objective("logistic"), margins, labels, np.array(-1.0), weights)
+    p, own = 1 / (1 + np.exp(-margins)), {"sample_weight": weights}
+    assert found["rows"] == 200
+    assert found["positives"] == pytest.approx(weights @ labels / weights.sum(), rel=1e-12)
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(labels, p, **own), rel=1e-12)
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(labels, p, **own), rel=1e-12)
+    assert found["brier"] == pytest.approx(metrics.brier_score_loss(labels, p, **own), rel=1e-12)
+    want = metrics.accuracy_score(labels, margins > 0, **own)
+    assert found["accuracy"] == pytest.approx(want, rel=1e-12)
+    null = metrics.log_loss(labels, np.full(200, 1 / (1 + np.e)), **own)
+    assert found["log_loss_null"] == pytest.approx(null, rel=1e-12)
+    line = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)
+    line.fit(margins[:, None], labels, sample_weight=weights)
+    assert found["calibration_slope"] == pytest.approx(line.coef_[0, 0], rel=1e-5)
+    shifted = 1 / (1 + np.exp(-margins - found["calibration_intercept"]))
+    assert weights @ (shifted - labels) == pytest.approx(0, abs=1e-8)
+
+
+def test_weighted_measures_of_several_classes(rng, weights):
+    margins, labels = rng.normal(size=(200, 3)), rng.integers(0, 3, 200).astype(float)
+    found = measures(
+        as_objective("multinomial", classes=3), margins, labels, np.log([0.5, 0.3, 0.2]), weights
+    )
+    p = np.exp(margins) / np.exp(margins).sum(axis=1, keepdims=True)
+    own = {"sample_weight": weights}
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(labels, p, **own), rel=1e-12)
+    want = metrics.roc_auc_score(labels, p, multi_class="ovr", average="macro", **own)
+    assert found["auc"] == pytest.approx(want, rel=1e-12)
+    want = metrics.accuracy_score(labels, p.argmax(axis=1), **own)
+    assert found["accuracy"] == pytest.approx(want, rel=1e-12)
+    apart = np.sum((np.eye(3)[labels.astype(int)] - p) ** 2, axis=1)
+    assert found["brier"] == pytest.approx(np.average(apart, weights=weights), rel=1e-12)
+
+
+def test_weighted_measures_of_numbers_and_counts(rng, margins, weights):
+    labels, own = 0.5 + 0.7 * margins + rng.normal(size=200), {"sample_weight": weights}
+    found = measures(as_objective("least_squares"), margins, labels, np.array(0.4), weights)
+    want = metrics.root_mean_squared_error(labels, margins, **own)
+    assert found["rmse"] == pytest.approx(want, rel=1e-12)
+    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(labels, margins, **own))
+    assert found["r2"] == pytest.approx(metrics.r2_score(labels, margins, **own))
+    line = LinearRegression().fit(margins[:, None], labels, **own)
+    assert found["calibration_slope"] == pytest.approx(line.coef_[0])
+    assert found["calibration_intercept"] == pytest.approx(
+        weights @ (labels - margins) / weights.sum()
+    )
+    counts = rng.poisson(np.exp(0.8 * margins)).astype(float)
+    found = measures(as_objective("poisson"), margins, counts, np.array(0.0), weights)
+    want = metrics.mean_poisson_deviance(counts, np.exp(margins), **own)
+    assert found["deviance"] == pytest.approx(want, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["logistic", "least_squares", "squared_hinge"])
+def test_whole_weights_are_as_many_rows(rng, margins, name):
+    labels = (rng.random(200) < 0.4).astype(float)
+    copies = rng.integers(1, 4, 200)
+    objective = as_objective(name)
+    found = measures(objective, margins, labels, np.array(0.3), copies.astype(float))
+    want = measures(objective, np.repeat(margins, copies), np.repeat(labels, copies), np.array(0.3))
+    assert found.pop("rows") == 200 and want.pop("rows") == copies.sum()
+    assert found == pytest.approx(want, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("name", "margins", "labels"),
     [

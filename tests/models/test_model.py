@@ -175,6 +175,40 @@ def test_evaluation_of_other_clients_and_of_none():
         evaluate(model, {**new, "outcome": [None] * 100})
 
 
+def test_evaluation_by_weights(rng):
+    table = columns_for(hospitals(400), "logistic")
+    weights = rng.integers(0, 3, 400).astype(float)
+    weights[table["hospital"] == "h2"] = 0
+    model = fit(table, "outcome", "hospital")
+    found = evaluate(model, {**table, "w": weights}, sample_weight="w")
+    again = np.repeat(np.arange(400), weights.astype(int))
+    want = evaluate(model, rows_of(table, again))
+    assert list(found.clients) == list(want.clients) == ["h1", "h3", "h4", "h5"]
+    for mine, theirs in ((found.overall, want.overall), (found.clients["h3"], want.clients["h3"])):
+        assert mine["rows"] < theirs["rows"]
+        assert {**mine, "rows": 0} == pytest.approx({**theirs, "rows": 0}, rel=1e-9)
+    assert found.left_out == (weights == 0).sum()
+    assert f"{found.left_out} rows without a label or of weight 0 left out" in str(found)
+    assert "all but rows by their weights" in str(found)
+    score = model.score(table, sample_weight=weights)
+    assert score == pytest.approx(want.overall["accuracy"], rel=1e-12)
+    for curve in found.curves.values():
+        assert len(curve["seen"]) == len(curve["rows"])
+    with pytest.raises(ValueError, match="sample_weight must not be 0 for every row with a label"):
+        evaluate(model, table, sample_weight=np.zeros(400))
+    with pytest.raises(ValueError, match="sample_weight must be at least 0, got -1"):
+        evaluate(model, table, sample_weight=-np.ones(400))
+
+
+def test_held_out_rows_weigh_as_those_of_the_fit(rng):
+    table = columns_for(hospitals(400), "logistic")
+    table["w"] = rng.gamma(1, 1, 400)
+    model = fit(table, "outcome", "hospital", sample_weight="w", holdout=0.3)
+    assert model.comparison.federated.weighted
+    again = Model.from_dict(model.to_dict()).comparison.federated
+    assert again.weighted and again.overall == model.comparison.federated.overall
+
+
 def test_labels_are_the_same_whatever_holds_them(rng):
     X = {"a": rng.normal(size=40)}
     model = fit({**X, "y": [0, 1] * 20}, "y")
