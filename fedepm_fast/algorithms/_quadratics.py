@@ -269,15 +269,20 @@ class Secants:
         """M_i as ``scale*B_i - wide' core wide`` (Byrd, Nocedal and Schnabel 1994)."""
         kept = slice(self.memory - self.count[i], None)
         s, y = self.steps[i, kept], self.turns[i, kept]
+        # Of one size, for the last steps of a run are shorter than the first by ten digits.
+        size = np.sqrt((s * y).sum(axis=1))[:, None]
+        s, y = s / size, y / size
         # The last turn says how much of the bound there is, in coordinates in which that is 1.
-        share = float(y[-1] / self.B[i] @ y[-1]) / float(s[-1] @ y[-1])
+        # Where nothing bends, in a column that the client has no entry of, nothing turns.
+        B = self.B[i]
+        share = float(y[-1] / np.where(B > 0, B, np.inf) @ y[-1]) / float(s[-1] @ y[-1])
         self._scale[i] = scale = min(max(share, 1e-3), 1.0)
         inside = s @ y.T
         lower = np.tril(inside, -1)
         block = np.block(
-            [[scale * (s * self.B[i]) @ s.T, lower], [lower.T, -np.diag(np.diag(inside))]]
+            [[scale * (s * B) @ s.T, lower], [lower.T, -np.diag(np.diag(inside))]]
         )
-        self._wide[i] = np.vstack([scale * self.B[i] * s, y])
+        self._wide[i] = np.vstack([scale * B * s, y])
         self._core[i] = np.linalg.inv(block)
 
     def state(self) -> dict[str, Any]:
