@@ -171,8 +171,14 @@ def test_subclasses_are_not_accounted_for():
         run(Louder(mechanism=LAPLACE), scaled(), rounds=1)
 
     class Steep(Logistic):
+        def loss(self, t, b):
+            return 1000 * super().loss(t, b)
+
         def derivative(self, t, b):
             return 1000 * super().derivative(t, b)
+
+        def second_derivative(self, t, b):
+            return 1000 * super().second_derivative(t, b)
 
     with pytest.raises(ValueError, match="a loss of your own, Steep"):
         run(FedEPM(mechanism=LAPLACE), scaled(), rounds=1, objective=Steep())
