@@ -16,7 +16,8 @@ from .._common.validation import (
     numbers_of_column,
     ordered_categories,
 )
-from ._csv import Text, is_missing, is_word
+from ._cells import is_missing, is_word
+from ._csv import Text
 from ._formats import beginning, has_svmlight
 
 #: Names that columns without one have, as written and as pandas reads them.
@@ -43,7 +44,7 @@ class Loaded(NamedTuple):
 
 
 class Held:
-    """A column of an array or a frame; `_csv.Cells` is one of text."""
+    """A column of an array or a frame; `_cells.Cells` is one of text."""
 
     def __init__(self, column: Any) -> None:
         self.column = column

@@ -8,174 +8,23 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
-from itertools import chain, islice, pairwise, takewhile
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ._cells import MISSING, NUMBER, Cells, is_word
 from ._compressed import DAMAGED, open_file
-from ._floats import floats, floats_of, use_arrow
+from ._floats import use_arrow
 
 SEPARATORS = (",", ";", "\t", "|")
-#: How a missing number or label is written, beside what Python reads as NaN.
-MISSING = frozenset(
-    ("", "#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
-)
-_TRUTH = {"true": 1.0, "false": 0.0}
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-#: What one cell that should have been several looks like, or a decimal comma.
-_NUMBERS = re.compile(rf"{_NUMBER}(?:(?:\s*[,;|]\s*|\s+){_NUMBER})+")
-_BLOCK = 1 << 13  # rows
+_BLOCK = 1 << 11  # rows
 _LOOKED_AT = 200  # rows that decide what separates
 
 Row = list[str]
-
-
-def number(cell: str) -> float | None:
-    """What a cell holds as a number: NaN where it is missing, None where it is a word."""
-    if cell in MISSING:
-        return np.nan
-    try:  # Python reads 1_000 and other scripts' digits, which data files do not mean
-        return float(cell) if cell.isascii() and "_" not in cell else None
-    except ValueError:
-        return None
-
-
-def is_word(cell: str) -> bool:
-    """Whether a cell is neither a number nor missing."""
-    return number(cell) is None
-
-
-def is_missing(cell: str) -> bool:
-    """Whether a cell holds neither a number nor a word."""
-    value = number(cell)
-    return value is not None and np.isnan(value)
-
-
-class Cells:
-    """The cells of a column, block by block as one text each: little more than the file.
-
-    Blanks around a cell are not part of it.
-    """
-
-    def __init__(self) -> None:
-        self.blocks: list[str] = []
-
-    def _written(self) -> Iterator[str]:
-        for block in self.blocks:
-            yield from block.split("\0")
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str.strip, self._written())
-
-    def parts(self) -> Iterator[list[str]]:
-        """The cells block by block."""
-        for block in self.blocks:
-            yield list(map(str.strip, block.split("\0")))
-
-    def __len__(self) -> int:
-        return sum(block.count("\0") + 1 for block in self.blocks)
-
-    @cached_property
-    def numbers(self) -> NDArray[np.float64] | None:
-        """The cells as numbers, NaN for missing ones; or as 1 and 0, if all are true or false."""
-        return self.read()
-
-    def read(
-        self, na: frozenset[str] = frozenset(), decimal: str = "."
-    ) -> NDArray[np.float64] | None:
-        """The cells as `numbers` has them.
-
-        Parameters
-        ----------
-        na : frozenset of str
-            What stands for a missing cell, beside `MISSING`.
-        decimal : str
-            What stands before the decimals.
-
-        Returns
-        -------
-        ndarray of shape (d,), or None
-            None if some cell is a word.
-        """
-        plain = [_plain_numbers(block, na, decimal) for block in self.blocks]
-        parts = [part for part in plain if part is not None]
-        if len(parts) == len(plain):
-            return np.concatenate(parts)
-        missing = MISSING | na
-
-        def word(cell: str) -> float | None:
-            return np.nan if cell in missing else number(cell.replace(decimal, "."))
-
-        def truth(cell: str) -> float | None:
-            return np.nan if cell in missing else _TRUTH.get(cell.lower())
-
-        numbers = self._as(word)
-        return self._as(truth) if numbers is None else numbers
-
-    def _as(self, read: Callable[[str], float | None]) -> NDArray[np.float64] | None:
-        """What `read` makes of the cells; None where it makes that of one."""
-        values = list(takewhile(lambda value: value is not None, map(read, self)))
-        return np.array(values, dtype=np.float64) if len(values) == len(self) else None
-
-    def values(self) -> NDArray[Any]:
-        """The cells as integers, numbers, booleans or text, whichever all of them are."""
-        numbers, words = self.numbers, list(self)
-        if numbers is None:
-            return np.array(words)
-        if words[0].lower() in _TRUTH:
-            return numbers.astype(bool)
-        try:
-            return np.array([int(word) for word in words], dtype=np.int64)
-        except ValueError:
-            return numbers
-        except OverflowError:  # as floats, different ones would be equal
-            return np.array([int(word) for word in words], dtype=object)
-
-    def ids(self) -> NDArray[Any]:
-        """The cells as they are written; as integers if that is the same.
-
-        Raises
-        ------
-        ValueError
-            If blanks around them are all that tells two apart.
-        """
-        words = list(self)
-        if len(set(self._written())) > len(set(words)):
-            raise ValueError("has names that differ in the blanks around them only")
-        whole = all(map(_INTEGER.fullmatch, words))
-        return np.array(words, dtype=np.int64 if whole else np.str_)
-
-    def all_numbers(self) -> bool:
-        """Whether every cell that is not missing holds several numbers."""
-        held = (cell for cell in self if cell not in MISSING)
-        first = next(held, "")
-        return all(map(_NUMBERS.fullmatch, chain([first], held)))
-
-    def first(self, wanted: Callable[[str], bool]) -> tuple[int, str] | None:
-        """The first cell of which `wanted` is true, and its row."""
-        cells = set(filter(wanted, set(self)))
-        return next(((i, c) for i, c in enumerate(self) if c in cells), None) if cells else None
-
-
-def _plain_numbers(block: str, na: frozenset[str], decimal: str) -> NDArray[np.float64] | None:
-    """The numbers of a block, NaN for missing ones; None where `number` must look at them."""
-    if "_" in block or "(" in block or not block.isascii():
-        return None
-    if na or decimal != ".":
-        cells = block.split("\0")
-        block = "\0".join("nan" if cell in na else cell.replace(decimal, ".") for cell in cells)
-    with suppress(ValueError):
-        return floats_of(block)
-    with suppress(ValueError):
-        return floats(["nan" if cell in MISSING else cell for cell in block.split("\0")])
-    return None
 
 
 class Text:
@@ -218,26 +67,27 @@ class Text:
         self.separator = self._find_separator() if separator is None else separator
         rows = self._rows()
         first, line = next(rows, ([], 0))
-        use_arrow(path.stat().st_size)
+        size = path.stat().st_size
+        use_arrow(size)
         if not first:
             raise ValueError(f"{path} has no rows")
         self.columns = [Cells() for _ in first]
-        lines = []
+        lines: list[int] = []
+        expected = 0
         while block := list(islice(rows, _BLOCK)):
             lines += [at for _, at in block]
-            for column, cells in zip(
-                self.columns, zip(*(row for row, _ in block), strict=True), strict=True
-            ):
-                column.blocks.append("\0".join(cells))
-                if column.blocks[-1].count("\0") >= len(block):
+            texts = list(map("\0".join, zip(*(row for row, _ in block), strict=True)))
+            expected = expected or 1 + len(block) * size // (1 + sum(map(len, texts)))
+            for column, text in zip(self.columns, texts, strict=True):
+                if text.count("\0") >= len(block):
                     raise ValueError(f"{path} holds a NUL byte before line {lines[-1]}")
+                column.append(text, expected)
         names = tuple(map(str.strip, first))
         self.names = names if self._is_header(names, line, header, known) else None
         if self.names is None:
             lines.insert(0, line)
             for column, cell in zip(self.columns, first, strict=True):
-                column.blocks.insert(0, cell)
-                column.__dict__.pop("numbers", None)
+                column.prepend(cell)
         if not lines:
             raise ValueError(f"{path} has no rows below the names of its columns")
         self.lines = np.array(lines)
@@ -340,7 +190,7 @@ class Text:
             lines = list(islice(filter(None, map(str.split, file)), _LOOKED_AT))
         if len({len(cells) for cells in lines}) != 1 or len(lines[0]) < 2:
             return
-        within = re.compile(rf"{_NUMBER}{re.escape(separator)}{_NUMBER}")
+        within = re.compile(rf"{NUMBER}{re.escape(separator)}{NUMBER}")
         if all(any(map(within.fullmatch, cells)) for cells in lines):
             raise ValueError(
                 f"{self.path} may be separated by {separator!r} or by blanks ({len(lines[0])} "
@@ -396,5 +246,5 @@ class Text:
 
     def _has_numbers(self, j: int) -> bool:
         """Whether there are numbers, and no words, below the first row."""
-        numbers = self.columns[j].numbers if self.columns[j].blocks else None
+        numbers = self.columns[j].numbers if len(self.columns[j]) else None
         return numbers is not None and not np.isnan(numbers).all()

@@ -14,9 +14,10 @@ from scipy import sparse
 from .._common.validation import ArgumentError, ArgumentValueError, check_choice, prefixed
 from . import _svmlight
 from ._arrays import read_npy, read_npz, read_parquet
+from ._cells import number
 from ._columns import Columns, Loaded
 from ._compressed import is_compressed
-from ._csv import Text, number
+from ._csv import Text
 from ._federated import FederatedData
 from ._formats import FORMATS, SUFFIXES, beginning, format_of, has_svmlight
 from .partition import Partitioner, RandomCuts
