@@ -21,7 +21,7 @@ from ._compressed import DAMAGED, open_file
 from ._floats import use_arrow
 
 SEPARATORS = (",", ";", "\t", "|")
-_BLOCK = 1 << 11  # rows
+_BLOCK = 1 << 10  # rows
 _LOOKED_AT = 200  # rows that decide what separates
 
 Row = list[str]
@@ -77,9 +77,12 @@ class Text:
         while block := list(islice(rows, _BLOCK)):
             lines += [at for _, at in block]
             texts = list(map("\0".join, zip(*(row for row, _ in block), strict=True)))
-            expected = expected or 1 + len(block) * size // (1 + sum(map(len, texts)))
+            if not expected:  # and a few more, as copies cost more than what is never written
+                expected = int(1.05 * len(block) * size / (1 + sum(map(len, texts))))
+            length = len(block)
+            block.clear()  # before the next one is read
             for column, text in zip(self.columns, texts, strict=True):
-                if text.count("\0") >= len(block):
+                if text.count("\0") >= length:
                     raise ValueError(f"{path} holds a NUL byte before line {lines[-1]}")
                 column.append(text, expected)
         names = tuple(map(str.strip, first))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.validation import check_array, check_int, check_real, prefixed
-from ..objectives._curvature import packed, unpacked
+from ..objectives._curvature import packed, unpacked, weighted_gram
 from ..preparation._summary import check_format
 from ._measures import poisson_deviance
 
@@ -212,7 +212,7 @@ def second_moments(features: Array, weights: Array) -> Array:
     found = np.empty((outputs, p, outputs, p))
     for k in range(outputs):
         for h in range(k + 1):
-            block = features.T @ (features * weights[:, k, h, None])
+            block = weighted_gram(features, weights[:, k, h])
             found[k, :, h] = found[h, :, k] = block
     return found.reshape(outputs * p, outputs * p)
 

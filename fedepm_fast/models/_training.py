@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..data import FederatedData
 from ..losses import Objective
 from ..objectives import Problem
-from ..preparation import INTERCEPT, Preparation, Prepared
+from ..preparation import INTERCEPT, Preparation, Prepared, SecondMoments, Table
 from ._diagnosis import notes_of, unbounded
 from ._inference import Fitted, infer
 from ._model import Model
@@ -63,18 +63,17 @@ def train(
         If there is nothing that a coefficient could be of.
     """
     order = np.argsort(rows.clients, kind="stable")
-    rows, labels = rows.take(order), labels[order]
     sizes = np.bincount(rows.clients, minlength=len(rows.names))
     held = np.flatnonzero(sizes)
     names = [rows.names[i] for i in held]
     ends = np.cumsum(sizes[held])
     slices = [slice(a, b) for a, b in pairwise([0, *ends.tolist()])]
-    prepared, said = prepare(rows, slices, names, settings.preparation)
-    features = np.asarray(prepared.transform(rows.table))
+    named = [(name, order[s]) for name, s in zip(names, slices, strict=True)]
+    prepared, features, said = prepare(rows.table, named, settings.preparation)
     features.setflags(write=False)
-    weights = _weights(rows, labels, settings)
-    plain, called = rows.weights, rows.called
-    del rows  # as large as the features
+    labels, called = labels[order], rows.called
+    plain = None if rows.weights is None else rows.weights[order]
+    weights = _weights(plain, labels, settings)
     data = FederatedData(
         features, labels, sizes[held], feature_names=prepared.feature_names,
         client_names=tuple(names), sample_weight=weights,
@@ -94,20 +93,47 @@ def train(
 
 
 def prepare(
-    rows: Rows, slices: list[slice], names: list[str], preparation: Preparation
-) -> tuple[Prepared, int]:
-    """The columns that the clients' sums ask for, and how many numbers a client sent for it."""
-    tables = [rows.table.take(np.arange(s.start, s.stop)) for s in slices]
-    named = list(zip(names, tables, strict=True))
+    table: Table, named: list[tuple[str, NDArray[np.intp]]], preparation: Preparation
+) -> tuple[Prepared, Array, int]:
+    """The columns that the clients' sums ask for, and how many numbers a client sent for it.
+
+    Parameters
+    ----------
+    table : Table
+    named : list of tuples of str and ndarray of int
+        The clients' names and rows.
+    preparation : Preparation
+
+    Returns
+    -------
+    prepared : Prepared
+    features : ndarray of shape (d, p)
+        The prepared columns, client after client.
+    said : int
+    """
     # One machine holds all tables: there is nobody to guard them from.
-    summaries = [preparation.summarize(t, client=name, guard=False) for name, t in named]
+    tables = [table.take(rows) for _, rows in named]
+    summaries = [
+        preparation.summarize(own, client=name, guard=False)
+        for own, (name, _) in zip(tables, named, strict=True)
+    ]
     prepared = preparation.learn(summaries)
-    prepared = prepared.without_aliased(
-        [prepared.second_moments(table, client=name) for name, table in named]
-    )
-    p = len(prepared.feature_names)
+    features = np.empty((len(table), len(prepared.feature_names)))
+    moments: list[SecondMoments] = []
+    last = len(features)
+    for name, rows in reversed(named):
+        own = features[last - len(rows) : last]
+        # The rows that were taken give way to those that are prepared.
+        own[:] = prepared.transform(tables.pop(), client=name)
+        moments.insert(0, SecondMoments.of(own, client=name))
+        last -= len(rows)
     said = max(map(numbers_of, (summary.to_dict() for summary in summaries)))
-    return prepared, said + p * (p + 1) // 2
+    kept = prepared.without_aliased(moments)
+    if kept.aliased:
+        places = [prepared.feature_names.index(name) for name in kept.feature_names]
+        features = np.ascontiguousarray(features[:, places])
+    p = len(kept.feature_names)
+    return kept, features, said + p * (p + 1) // 2
 
 
 def with_penalty(objective: Objective, prepared: Prepared, beta: float) -> Objective:
@@ -125,12 +151,12 @@ def numbers_of(record: Any) -> int:
     return int(isinstance(record, (int, float)))
 
 
-def _weights(rows: Rows, labels: Array, settings: Settings) -> Array | None:
+def _weights(plain: Array | None, labels: Array, settings: Settings) -> Array | None:
     """Weights of the rows; None where all are 1."""
     by_class = settings.class_weight
     if by_class is None:
-        return rows.weights
-    weights = np.ones(len(labels)) if rows.weights is None else rows.weights
+        return plain
+    weights = np.ones(len(labels)) if plain is None else plain
     codes = labels.astype(int)
     if isinstance(by_class, str):
         held = np.bincount(codes, weights)

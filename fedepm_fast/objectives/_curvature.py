@@ -8,7 +8,7 @@ blocks.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,8 @@ _MATRIX_UP_TO = {False: 500, True: 50}
 _DENSE_COST, _DENSE_NUMBERS = 50.0, 1 << 18
 #: Lanczos iterations end where an eigenvalue is known to this part of it.
 _LANCZOS_TOLERANCE = 1e-10
+#: So many numbers of dense rows are weighted at a time: 8 MB.
+_BLOCK_NUMBERS = 1 << 20
 #: What is added to a largest eigenvalue that a bound needs, as it is found from below.
 _SLACK = 0.01
 
@@ -64,7 +66,7 @@ def hessian(
 def _weighted_products(features: Any, weights: Sequence[Array]) -> Iterator[Array]:
     """``A' diag(w) A`` for each of the weights w (d,)."""
     if not sparse.issparse(features):
-        yield from (features.T @ (features * w[:, None]) for w in weights)
+        yield from (weighted_gram(features, w) for w in weights)
         return
     d, n = features.shape
     counts = np.diff(features.indptr)
@@ -82,6 +84,30 @@ def _weighted_products(features: Any, weights: Sequence[Array]) -> Iterator[Arra
         for total, w in zip(sums, weights, strict=True):
             total += rows.T @ (rows * w[first : first + step, None])
     yield from sums
+
+
+def weighted_gram(a: Array, w: Array) -> Array:
+    """``A' diag(w) A`` of dense rows, some of them at a time."""
+    return _summed(lambda rows, own: rows.T @ (rows * own[:, None]), a, w)
+
+
+def _root_gram(a: Array, w: Array) -> Array:
+    """The same of weights of at least 0: exactly symmetric, and one array less."""
+
+    def gram(rows: Array, own: Array) -> Array:
+        root = rows * np.sqrt(own)[:, None]
+        return np.asarray(root.T @ root)
+
+    return _summed(gram, a, w)
+
+
+def _summed(gram: Callable[[Array, Array], Array], a: Array, w: Array) -> Array:
+    n = max(a.shape[1], 1)
+    step = max(_BLOCK_NUMBERS // n, n)  # what is added up is as large otherwise
+    found = gram(a[:step], w[:step])
+    for first in range(step, len(a), step):
+        found += gram(a[first : first + step], w[first : first + step])
+    return found
 
 
 def packed_hessians(problem: Problem, clients: Any, x: Array) -> Array:
@@ -123,11 +149,7 @@ def _packed_grams(problem: Problem, clients: Any, bend: Array, found: Array) -> 
         own = data.rows_of(i)
         first, last = last, last + (own.stop - own.start)
         a, weights = data.features[own], bend[first:last] * problem.row_weights[own]
-        if (weights >= 0).all():  # one array less, and exactly symmetric
-            root = a * np.sqrt(weights)[:, None]
-            gram = root.T @ root
-        else:
-            gram = a.T @ (a * weights[:, None])
+        gram = _root_gram(a, weights) if (weights >= 0).all() else weighted_gram(a, weights)
         found[row] = gram[rows, columns]
         found[row, diagonal] += problem.reg[i] * penalty
     return found
@@ -177,12 +199,14 @@ def bound_block(problem: Problem, i: int | None = None) -> Array:
     """One of the K equal diagonal blocks of `Problem.bound_hessian`, shape (columns, columns)."""
     curvature = bound_of(problem, "bound of its Hessian")
     rows = slice(None) if i is None else problem.data.rows_of(i)
-    root = np.sqrt(curvature * problem.row_weights[rows])[:, None]
+    weights = curvature * problem.row_weights[rows]
     a = problem.data.features[rows]
-    scaled = a.multiply(root).tocsr() if sparse.issparse(a) else a * root
     with np.errstate(over="ignore", invalid="ignore"):
-        block = scaled.T @ scaled
-    block = block.toarray() if sparse.issparse(block) else block
+        if sparse.issparse(a):
+            scaled = a.multiply(np.sqrt(weights)[:, None]).tocsr()
+            block = (scaled.T @ scaled).toarray()
+        else:
+            block = _root_gram(a, weights)
     reg = problem.reg.sum() if i is None else problem.reg[i]
     block[np.diag_indices(len(block))] += reg * _column_weights(problem)
     return _finite(block)
