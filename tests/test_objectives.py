@@ -8,7 +8,7 @@ import pytest
 from problems import data_for, small_data
 
 from fedepm_fast import Huber, LeastSquares, Logistic, Multinomial, Problem, SquaredHinge
-from fedepm_fast.objectives import OBJECTIVES, as_objective
+from fedepm_fast.objectives import OBJECTIVES, _curvature, as_objective
 
 MARGINS = np.array([0.0, 1e-300, 1e-17, 1e-8, 0.5, 3.0, 36.0, 40.0, 745.0, 1e3, 1e5])
 MARGINS = np.concatenate([-MARGINS[::-1], MARGINS])
@@ -223,3 +223,15 @@ def test_bad_input():
         Problem(small_data(), Logistic(weights=[1, 1]))
     with pytest.raises(ValueError, match="delta is not a parameter of the objective 'logistic'"):
         as_objective("logistic", delta=1.0)
+
+
+def test_products_of_more_rows_than_are_weighted_at_a_time():
+    rng = np.random.default_rng(3)
+    a, w = rng.normal(size=(30_001, 40)), rng.uniform(size=30_001)
+    assert a.size > _curvature._BLOCK_NUMBERS
+    np.testing.assert_allclose(
+        _curvature.weighted_gram(a, -w), -(a.T @ (a * w[:, None])), 1e-12, atol=1e-9
+    )
+    found = _curvature._root_gram(a, w)
+    np.testing.assert_allclose(found, a.T @ (a * w[:, None]), 1e-12, atol=1e-9)
+    assert (found == found.T).all()

@@ -21,7 +21,7 @@ from ._compressed import DAMAGED, open_file
 from ._floats import use_arrow
 
 SEPARATORS = (",", ";", "\t", "|")
-_BLOCK = 1 << 10  # rows
+_BLOCK = 1 << 11  # rows
 _LOOKED_AT = 200  # rows that decide what separates
 
 Row = list[str]

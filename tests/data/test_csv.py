@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from fedepm_fast import Logistic
 from fedepm_fast.data import loaders, sources
+from fedepm_fast.data._cells import Cells, number
 from fedepm_fast.data._csv import Text
 from fedepm_fast.data._floats import floats, floats_of
 
@@ -320,3 +321,22 @@ def test_numbers_of_a_block_are_those_of_its_cells():
     assert floats([]).shape == (0,)
     with pytest.raises(ValueError, match="could not convert"):
         floats_of("1\0\0" + "2")
+
+
+@given(st.lists(st.text("0123456789.-+e x\u00e9", max_size=9), min_size=1, max_size=9), st.data())
+@settings(deadline=None)
+def test_cells_are_what_was_written(cells, data):
+    cut = data.draw(st.integers(0, len(cells) - 1))
+    column = Cells()
+    column.append("\0".join(cells[cut:]), expected=2)
+    if cut:
+        column.append("\0".join(cells[:cut]))
+    written = [*cells[cut:], *cells[:cut]]
+    assert len(column) == len(cells) and list(column) == [cell.strip() for cell in written]
+    column.prepend("0.5")
+    assert list(column) == ["0.5", *(cell.strip() for cell in written)]
+    values = [number(cell.strip()) for cell in written]
+    if None in values:
+        assert column.numbers is None
+    else:
+        np.testing.assert_array_equal(column.numbers, [0.5, *values])
