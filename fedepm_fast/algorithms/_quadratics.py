@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ class Quadratics(Protocol):
 
     bounded: bool
     """Whether M_i + B_i is known to bound the curvature of f_i everywhere."""
+    stretches: ClassVar[bool]
+    """Whether steps may be longer where the last one found less curvature than M_i has."""
 
     def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
         """``1/2 sum |d_i|^2`` in M_i and in B_i, over the clients `S` and their `steps` (s, n)."""
@@ -75,6 +77,7 @@ class Common:
     """
 
     bounded = False
+    stretches = False
 
     def __init__(
         self, m: int, coordinates: Coordinates, lam: float = 0.0,
@@ -128,6 +131,8 @@ class Hessians:
     bounded : bool
         Which of the two.
     """
+
+    stretches = True
 
     def __init__(self, bounds: Array, n: int, *, bounded: bool) -> None:
         self.bounded, self.n = bounded, n
@@ -218,6 +223,8 @@ class Secants:
         Steps that are kept of each client.
     """
 
+    stretches = False
+
     def __init__(self, diagonals: Array, memory: int, *, bounded: bool) -> None:
         self.bounded, self.memory = bounded, memory
         self.B = np.ascontiguousarray(diagonals, np.float64)
@@ -279,9 +286,7 @@ class Secants:
         self._scale[i] = scale = min(max(share, 1e-3), 1.0)
         inside = s @ y.T
         lower = np.tril(inside, -1)
-        block = np.block(
-            [[scale * (s * B) @ s.T, lower], [lower.T, -np.diag(np.diag(inside))]]
-        )
+        block = np.block([[scale * (s * B) @ s.T, lower], [lower.T, -np.diag(np.diag(inside))]])
         self._wide[i] = np.vstack([scale * B * s, y])
         self._core[i] = np.linalg.inv(block)
 

@@ -26,6 +26,10 @@ FIRST_DAMPING, LEAST_DAMPING = 1e-4, 1e-15
 #: Damping grows to what would have been enough, times this. It falls by the other a round; where
 #: there is a bound, and it matters, by the last in the time in which all take part.
 _MORE, _LESS, _LESS_BOUNDED = 1.2, 0.1, 0.3
+#: Where f bent less than its models in the last step the next one is longer, to so many times:
+#: below 2 it lowers f all the same where the models hold. Only while a step bends f by more than
+#: this part of it: at the end models are true.
+_LONGEST, _BENT = 1.25, 1e-6
 #: Sums of objectives are known to this part of them.
 ROUNDING = 1e-13
 #: No point is a server's that is so many times f/m at the start above the best one.
@@ -58,6 +62,8 @@ class Surrogates:
         #: kappa; rounds that promised next to nothing; whether the last point was refused; f/m at
         #: the start.
         self.kappa, self.quiet, self.refused, self.unit = 0.0, 0, False, 0.0
+        #: What the next step is multiplied by, where all models are of one point.
+        self.stretch = 1.0
         #: The point with the least f/m of those that were estimated, and that.
         self.best, self.least = start.copy(), np.inf
 
@@ -80,6 +86,8 @@ class Surrogates:
         x = self.models.minimiser(self.X, self.G, kappa)
         if not np.isfinite(x).all():  # sums overflow; the best point is as good an end as any
             x = self.best.copy()
+        if self.stretch > 1.0 and bool(np.all(self.X == self.x)):
+            x = self.x + self.stretch * (x - self.x)
         # Of the step that damping makes small, what it would be without.
         promised = (1.0 + kappa) * self.models.length(x - self.x, kappa)
         scale = max(self.unit, abs(self.least)) or 1.0
@@ -131,6 +139,9 @@ class Surrogates:
                 self.kappa = less
         else:
             self._damp((excess - in_m) / in_b if finite and in_b > 0 else np.inf)
+        self.stretch = 1.0
+        if held and self.models.stretches and in_m > _BENT * float(np.abs(before).sum()):
+            self.stretch = min(max(in_m / max(excess, in_m / _LONGEST), 1.0), _LONGEST)
         self.refused = not (held or (finite and float(values.sum()) <= float(before.sum())))
         # How gradients turned tells of the curvature at a refused point too, if that is bounded.
         if not self.refused or (finite and self.models.bounded):
@@ -193,7 +204,7 @@ class Surrogates:
 
     def state(self) -> dict[str, Any]:
         """Everything as arrays, for files."""
-        numbers = [self.kappa, self.quiet, self.refused, self.unit, self.least]
+        numbers = [self.kappa, self.quiet, self.refused, self.unit, self.least, self.stretch]
         arrays = {
             "X": self.X, "G": self.G, "F": self.F, "x": self.x, "best": self.best,
             "numbers": np.array(numbers, np.float64),
@@ -206,7 +217,7 @@ class Surrogates:
         self.X, self.G, self.F, self.x, self.best = (
             np.array(state[name], np.float64) for name in ("X", "G", "F", "x", "best")
         )
-        kappa, quiet, refused, unit, least = np.asarray(state["numbers"]).tolist()
+        kappa, quiet, refused, unit, least, self.stretch = np.asarray(state["numbers"]).tolist()
         self.kappa, self.quiet, self.refused = kappa, int(quiet), bool(refused)
         self.unit, self.least, self.models = unit, least, models
         if models is not None:
