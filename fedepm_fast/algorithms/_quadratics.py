@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class Quadratics(Protocol):
 
     bounded: bool
     """Whether M_i + B_i is known to bound the curvature of f_i everywhere."""
-    stretches: ClassVar[bool]
+    stretches: bool
     """Whether steps may be longer where the last one found less curvature than M_i has."""
 
     def forms(self, S: Clients, steps: Array) -> tuple[float, float]:

@@ -86,7 +86,7 @@ class Surrogates:
         x = self.models.minimiser(self.X, self.G, kappa)
         if not np.isfinite(x).all():  # sums overflow; the best point is as good an end as any
             x = self.best.copy()
-        if self.stretch > 1.0 and bool(np.all(self.X == self.x)):
+        if self.stretch > 1.0 and bool(np.all(self.x == self.X)):
             x = self.x + self.stretch * (x - self.x)
         # Of the step that damping makes small, what it would be without.
         promised = (1.0 + kappa) * self.models.length(x - self.x, kappa)
