@@ -12,6 +12,7 @@ from .._common.validation import ArgumentValueError, check_array, check_choice, 
 from ..losses import OBJECTIVES, Objective, as_objective
 from ..preparation import Table, as_table
 from ..preparation._columns import Column, level_text, without_case
+from ..preparation._levels import Levels, named
 from ..preparation._table import column_of, in_order
 
 Array = NDArray[np.float64]
@@ -238,10 +239,24 @@ def _task_of(label: Column) -> str:
 
 def _levels_held(label: Column) -> list[str]:
     """The values of a label that some row has, as text, in their order."""
+    if label.kind == "numeric":
+        levels, values = _levels_of_numbers(label)
+        return sorted(levels.counts(), key=values.__getitem__)
+    found = list(label.levels.counts())
+    return found if label.ordered else sorted(found)
+
+
+def _levels_of_numbers(label: Column) -> tuple[Levels, dict[str, float]]:
+    """Levels of a label of numbers, one for each number however it is written; their values."""
     codes, names = label.levels
-    held = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(names)))
-    found = [names[k] for k in held]
-    return found if label.ordered or label.kind == "numeric" else sorted(found)
+    seen = codes >= 0
+    values = np.full(len(names), np.nan)
+    values[codes[seen]] = label.numbers[seen]
+    # Of larger whole numbers several are one float.
+    known = np.abs(values) < 2.0**53
+    texts = [level_text(v) if k else n for v, k, n in zip(values, known, names, strict=True)]
+    levels = named(codes, texts)
+    return levels, {str(text): float(value) for text, value in zip(texts, values, strict=True)}
 
 
 def classes_of(label: Column, objective: Objective, positive: Any = None) -> tuple[Any, ...] | None:
@@ -312,7 +327,7 @@ def coded(label: Column, classes: tuple[Any, ...] | None) -> Array:
     """
     if classes is None:
         return label.finite()
-    codes, names = label.levels
+    codes, names = _levels_of_numbers(label)[0] if label.kind == "numeric" else label.levels
     place = {level_text(value): k for k, value in enumerate(classes)}
     table = np.array([*(place.get(name, -1) for name in names), np.nan])
     found = table[codes]  # the last is that of code -1

@@ -54,3 +54,29 @@ def test_a_pipe_is_not_replaced_by_a_model(tmp_path):
     with pytest.raises(OSError, match="is a device or a pipe, not a file to write to"):
         model.save(path)
     assert not path.is_file()
+
+
+@pytest.mark.parametrize("first", ["0", "1", "1.0"])
+@pytest.mark.parametrize("classes", [("0", "1"), ("-1", "2.5"), ("10", "9", "100")])
+def test_classes_that_are_numbers_are_in_their_order_whatever_row_is_first(
+    tmp_path, first, classes
+):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, len(classes), 90)
+    codes[0] = min(int(float(first)), len(classes) - 1)
+    written = sorted(classes, key=float)
+    rows = [f"{rng.normal() + k:.3f},{written[k]}" for k in codes.tolist()]
+    if first == "1.0" and written[1] == "1":
+        rows[0] += ".0"  # the same number
+    path = tmp_path / "table.csv"
+    path.write_text("x,y\n" + "\n".join(rows) + "\n")
+    task = "multiclass" if len(classes) > 2 else None
+    model = fit(path, label="y", task=task)
+    assert list(model.classes) == sorted(map(float, classes))
+    x = np.array([float(row.split(",")[0]) for row in rows])
+    y = np.array([float(row.split(",")[1]) for row in rows])
+    again = fit({"x": x, "y": y}, label="y", task=task)
+    assert again.classes == model.classes
+    np.testing.assert_allclose(
+        again.predict_proba({"x": x}), model.predict_proba({"x": x}), rtol=1e-9, atol=1e-12
+    )
