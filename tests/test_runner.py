@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from commands import ROOT
 from problems import small_data
 
 from fedepm_fast import (
@@ -183,6 +188,40 @@ def test_bad_arguments_are_named(arguments, error, message, engine):
 def test_noise_that_is_not_used_need_not_be_given():
     quiet = run(FedEPM(noise="none", mu0=100.0), small_data(), randomness=given(6, 5, 0), rounds=4)
     assert quiet.rounds == 4
+
+
+#: Machine code does not say that it reads beside an array; the same stages as plain Python do.
+PLAIN = """
+import sys
+
+sys.path.insert(0, "tests")
+import numpy as np
+from problems import small_data
+
+from fedepm_fast import FedEPM, GivenRandomness, SFedAvg, SFedProx, run
+from fedepm_fast.algorithms import Scaffold
+
+data = small_data()
+m, n = data.n_clients, data.n_features
+few = np.random.default_rng(0).normal(size=(4, m, n))
+for cls in (FedEPM, SFedAvg, SFedProx, Scaffold):
+    for noise in ("none", "laplace", "standardized"):
+        rounds = 0 if noise == "none" else 4
+        given = GivenRandomness([[1, 3]] * 5, np.zeros((m, n)), few[:rounds])
+        for options in ({}, {"randomness": given}):
+            algorithm = cls(noise=noise, mu0=100.0, epsilon=10.0, local_steps=2)
+            result = run(algorithm, data, rounds=4, engine="compiled", **options)
+            assert (result.rounds, result.engine) == (4, "compiled"), (cls, noise, options)
+print("read what there is")
+"""
+
+
+def test_nothing_is_read_beside_arrays():
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore"}
+    found = subprocess.run(
+        [sys.executable, "-c", PLAIN], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert (found.returncode, found.stdout) == (0, "read what there is\n"), found.stderr
 
 
 def test_wrong_objects_are_named():

@@ -253,8 +253,9 @@ def upload_kernel(draw: Any, private: bool) -> Any:
                 i = state.selected[r]
                 e, w, z = E[r - first], state.W[i], state.Z[i]
                 if not drawn:
+                    # Without noise there may be none of it to read.
                     for j in range(n):
-                        e[j] = scale[r] * given.noise[tau, i, j] if given.counts.size else 0.0
+                        e[j] = scale[r] * given.noise[tau, i, j] if noisy else 0.0
                 for j in range(n):
                     z[j] = w[j] + e[j]
                 noise = math.sqrt(_norm_squared(e))
