@@ -167,7 +167,7 @@ def fit(
     from ..models import Model
     from ..models import fit as fitted
 
-    tables.check_files(out, plot)
+    tables.check_files(out, plot, table=table, declaration=public)
     check_errors(errors, level)
     prepared: Any = _preparation(drop, kind, reference, min_count, ignore_case)
     if total_epsilon is not None or public is not None or privacy_delta is not None:

@@ -59,7 +59,7 @@ def predict(
     """Predict the rows of a table by a model: a CSV file with a row for each."""
     from ..models import Model
 
-    tables.check_files(out, None)
+    tables.check_files(out, None, model=model, table=table)
     known = Model.load(model)
     rows = tables.read(
         table, given, [*known.prepared.table_columns, *(keep or ())],
@@ -93,7 +93,7 @@ def evaluate(
     from ..models import Model
     from ..models import evaluate as evaluated
 
-    tables.check_files(None, plot)
+    tables.check_files(None, plot, model=model, table=table)
     known = Model.load(model)
     rows = tables.read(
         table, given, [known.label if label is None else label, client, sample_weight],

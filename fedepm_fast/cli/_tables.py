@@ -64,14 +64,27 @@ def read(path: Path, given: Mapping[str, Any], known: Iterable[str | None]) -> T
     return read_table(path, known=[name for name in known if name is not None], **how)
 
 
-def check_files(out: Path | None, plot: Path | None) -> None:
-    """Prove before any work that the files can be written."""
+def check_files(out: Path | None, plot: Path | None, **read: Path | None) -> None:
+    """Prove before any work that the files can be written, and are none of those that are `read`,
+    each by what it is."""
     from .._common.files import check_writable_file
     from ._compare import check_plot
 
+    for option, written in {"out": out, "plot": plot}.items():
+        for what, path in read.items():
+            if written is not None and path is not None and _is_same(written, path):
+                raise ValueError(f"{option} must be another file than the {what}, got {written}")
     if out is not None:
         check_writable_file("out", out)
     check_plot(plot)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether both name one file, by links or otherwise."""
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there, which is said where it is needed
+        return False
 
 
 @contextmanager

@@ -225,6 +225,47 @@ def test_mistakes_are_named_as_options(capsys, options, change, message):
     assert err.startswith(f"error: {message}"), err
 
 
+@pytest.mark.parametrize("make", ["same", "through/../{}", "symlink_to", "hardlink_to"])
+def test_no_file_that_is_read_is_written_over(capsys, folder, tmp_path, make):
+    """Neither by its own name nor by another one."""
+    (tmp_path / "through").mkdir()
+    for command, read, what in (
+        (("fit",), "table.csv", "table"),
+        (("predict", tmp_path / "model.json"), "table.csv", "table"),
+        (("predict", tmp_path / "model.json"), "model.json", "model"),
+    ):
+        for name in ("table.csv", "model.json"):
+            (tmp_path / name).write_bytes((folder / name).read_bytes())
+        out = tmp_path / make.format(read)
+        if make.endswith("_to"):
+            out = tmp_path / f"{command[0]}-{what}"
+            getattr(out, make)(tmp_path / read)
+        elif make == "same":
+            out = tmp_path / read
+        label = ("--label", "outcome") if command[0] == "fit" else ()
+        given = (*command, tmp_path / "table.csv", *label, "--out", out)
+        code, text, err = fedepm(capsys, *given)
+        told = f"error: --out must be another file than the {what}, got {out}\n"
+        assert (code, text, err) == (2, "", told)
+        assert (tmp_path / read).read_bytes() == (folder / read).read_bytes()
+
+
+def test_a_figure_is_not_written_over_what_is_read(capsys, folder, tmp_path):
+    table, model = tmp_path / "table.png", tmp_path / "model.png"
+    table.write_bytes((folder / "table.csv").read_bytes())
+    model.write_bytes((folder / "model.json").read_bytes())
+    fitting = ("fit", table, "--format", "csv", "--label", "outcome")
+    measuring = ("evaluate", model, table, "--format", "csv")
+    for command, plot, what in (
+        (fitting, table, "table"),
+        (measuring, table, "table"),
+        (measuring, model, "model"),
+    ):
+        code, text, err = fedepm(capsys, *command, "--plot", plot)
+        told = f"error: --plot must be another file than the {what}, got {plot}\n"
+        assert (code, text, err) == (2, "", told)
+
+
 def test_a_kind_of_errors_that_cannot_be_had(capsys, folder):
     code, _, err = fedepm(
         capsys, "fit", folder / "table.csv", "--label", "outcome", "--errors", "clustered"
