@@ -23,6 +23,9 @@ LARGEST = 1e200
 #: Coordinates that a federation can have: the others ask for products with matrices of all rows.
 COORDINATES = ("renewed", "secant", "whitened")
 _FORMAT, _VERSION = "fedepm_fast answer", 1
+#: Of the largest eigenvalue, with the diagonal brought to 1: an eigenvalue as little below 0 is
+#: rounding, also that of Hessians that were found in float32.
+_ROUNDING = 1e-6
 
 
 class Answer(NamedTuple):
@@ -133,7 +136,9 @@ class Checker:
         size = self.features * (self.features + 1) // 2
         if not math.isfinite(answer.value) and answer.curvature is None:
             return ""
-        return self._of_array("curvature", answer.curvature, size)
+        return self._of_array("curvature", answer.curvature, size) or _of_hessian(
+            answer.curvature, self.features
+        )
 
     def first_fault(self, answer: Any) -> str:
         """Of a first answer."""
@@ -144,7 +149,7 @@ class Checker:
             return "value must be finite in a first answer, got inf"
         curvature = answer.curvature
         fault = self._of_array("curvature", curvature, self.first_size)
-        return fault or (self._of_bound(curvature) if self.bounded else "")
+        return fault or self._of_first(curvature)
 
     def _of_value_and_gradient(self, answer: Any) -> str:
         if not isinstance(answer, Answer):
@@ -168,15 +173,43 @@ class Checker:
             return f"{name} must be finite and at most {LARGEST:g} in size, got {most:g}"
         return ""
 
-    def _of_bound(self, curvature: Array) -> str:
-        """What bounds a curvature is no negative matrix."""
+    def _of_first(self, curvature: Array) -> str:
+        """What bounds a curvature, or is one, is no negative matrix."""
         if self.algorithm.coordinates == "secant":
             return "" if (curvature >= 0).all() else "curvature must be at least 0"
+        size = self.features
+        if self.algorithm.coordinates == "whitened":
+            size //= self.classes
+        if not self.bounded:
+            return _of_hessian(curvature, size)
         try:
-            size = self.features
-            if self.algorithm.coordinates == "whitened":
-                size //= self.classes
             Coordinates.dense(unpacked(curvature, size))
         except ValueError as error:
             return f"curvature must be that of a bound: {error}"
         return ""
+
+
+def _of_hessian(curvature: Array, size: int) -> str:
+    """The Hessian of a convex function has no eigenvalue below 0, but for rounding."""
+    from scipy.linalg import LinAlgError, cholesky
+
+    matrix = unpacked(curvature, size)
+    diagonal = np.diagonal(matrix)
+    if diagonal.min() < 0:
+        return (
+            "curvature must be that of a convex function, with a diagonal of at least 0, "
+            f"got {diagonal.min():g}"
+        )
+    # Beside an entry of 0 there is nothing, but for what underflows in the one and not in others.
+    scale = np.sqrt(np.maximum(diagonal, np.finfo(np.float64).tiny))
+    with np.errstate(over="ignore"):
+        even = matrix / scale / scale[:, None]
+        # As in `Coordinates.dense`.
+        even[np.diag_indices(size)] += _ROUNDING * np.clip(np.abs(even).sum(axis=1).max(), 1, size)
+    try:
+        if np.isfinite(even).all():
+            cholesky(even, lower=False, overwrite_a=True, check_finite=False)
+            return ""
+    except LinAlgError:
+        pass
+    return "curvature must be that of a convex function, got a matrix with a negative eigenvalue"

@@ -343,6 +343,59 @@ def test_a_bound_that_is_none_is_rejected(coordinates, caplog):
     assert "client 0 rejected: curvature must be" in caplog.text
 
 
+TRIANGLE = np.triu_indices(5)
+INDEFINITE = np.eye(5) + np.diag([2.0, 0, 0, 0], 1) + np.diag([2.0, 0, 0, 0], -1)
+NEGATIVE = {
+    "flipped": (lambda hessian: -hessian, "with a diagonal of at least 0, got -"),
+    "indefinite": (lambda hessian: INDEFINITE[TRIANGLE], "got a matrix with a negative eigenvalue"),
+    "beside a 0": (
+        lambda hessian: 1e199 * (INDEFINITE - np.eye(5))[TRIANGLE],
+        "got a matrix with a negative eigenvalue",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+def test_a_hessian_that_is_negative_is_rejected_and_the_model_stays(name, caplog):
+    wrong, fault = NEGATIVE[name]
+    federation = Federation(CurvatureFedEPM())
+    server, other = federation.server(), federation.server()
+    for each in (server, other):
+        federation.join(each)
+        federation.round(each)
+    tau, x, _, due = server.open_round()
+    assert 3 in due
+    true = federation.clients[3].answer(x, due=True)
+    caplog.clear()
+    assert not server.receive(tau, 3, true._replace(curvature=wrong(true.curvature)))
+    assert f"client 3 rejected: curvature must be that of a convex function, {fault}" in caplog.text
+    assert federation.round(server, silent=[3]) == [0, 1, 2, 4, 5]
+    federation.round(other, silent=[3])
+    np.testing.assert_array_equal(server.open_round().x, other.open_round().x)
+    federation.converge(server)
+    assert server.converged
+    np.testing.assert_allclose(server.x, optimum(federation, range(M)), atol=1e-6)
+
+
+def test_a_first_hessian_that_is_negative_is_rejected(caplog):
+    server = CurvatureServer(CurvatureFedEPM(), M, 5, bounded=False)
+    assert not server.join(0, 0, GOOD._replace(curvature=-GOOD.curvature))
+    assert "curvature must be that of a convex function, with a diagonal" in caplog.text
+    assert server.join(0, 0, GOOD)
+
+
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-310, 1e-160, 1.0, 1e190])
+def test_hessians_of_all_sizes_are_answers(size, rng):
+    """Singular ones as well, in columns of any units, and as float32 has them."""
+    rows = rng.normal(size=(3, 5)) * [1e4, 1.0, 1e-4, 1.0, 0.0]
+    hessian = rows.T @ rows
+    for each in (hessian, hessian.astype(np.float32).astype(float), np.zeros((5, 5))):
+        server = CurvatureServer(CurvatureFedEPM(), 1, 5)
+        assert server.join(0, 0, GOOD)
+        tau = server.open_round().tau
+        assert server.receive(tau, 0, GOOD._replace(curvature=size * each[TRIANGLE]))
+
+
 def test_an_objective_that_overflows_is_an_answer(caplog):
     """The server has gone too far, and goes back: no fault of the client's."""
     rows = np.array([[1.0], [2.0], [0.5], [3.0]])
