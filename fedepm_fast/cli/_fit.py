@@ -164,6 +164,7 @@ def fit(
 
     By default the maximum of the pooled rows' likelihood, with an intercept and no penalty.
     """
+    from .._common.validation import check_real
     from ..models import Model
     from ..models import fit as fitted
 
@@ -172,12 +173,15 @@ def fit(
     prepared: Any = _preparation(drop, kind, reference, min_count, ignore_case)
     if total_epsilon is not None or public is not None or privacy_delta is not None:
         if total_epsilon is None:
-            raise ValueError("total_epsilon must be given with public and privacy_delta")
+            beside = "--privacy-delta" if public is None else "--public"
+            raise ValueError(f"total_epsilon must be given with {beside}")
         if drop or kind or reference or min_count != 1 or ignore_case:
             raise ValueError(
                 "public must say all there is of the columns: drop, kind, reference, min_count and "
                 "ignore_case are for fits that are not private"
             )
+        if privacy_delta is not None:  # that of `fit` is called delta
+            check_real("privacy_delta", privacy_delta, low=0.0, high=1.0, open_high=True)
         prepared = _public(public)
     loss = _objective(objective, delta)
     begun = None if start is None else Model.load(start)

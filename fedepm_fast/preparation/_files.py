@@ -119,9 +119,10 @@ def _csv(
         text = Text(path, header, character, known, encoding)
     except ValueError as error:
         if isinstance(error.__context__, UnicodeDecodeError):
-            raise ValueError(
-                f"{error}; give its encoding= (--encoding), such as latin-1 or cp1252"
-            ) from None
+            # What the file begins with, or where a later part of it does not decode.
+            marked = error.__context__.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            such = "utf-16" if encoding is None and marked else "such as latin-1 or cp1252"
+            raise ValueError(f"{error}; give its encoding= (--encoding), {such}") from None
         raise
     table = Columns(path, text.names, text.columns, text)
     table.check_names()

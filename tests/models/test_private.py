@@ -280,7 +280,10 @@ def test_the_command_warns(capsys, tmp_path):
 
 @pytest.mark.parametrize("options, message", [
     (["--total-epsilon", 1], "public must be given, a file that declares the columns"),
-    (["--privacy-delta", 0], "total-epsilon must be given"),
+    (["--privacy-delta", 0], "--total-epsilon must be given with --privacy-delta"),
+    (["--public", "public.json"], "--total-epsilon must be given with --public"),
+    (["--total-epsilon", 1, "--public", "public.json", "--privacy-delta", 2],
+     "--privacy-delta must be"),
     (["--total-epsilon", 1, "--public", "nowhere.json"], "no file at nowhere.json"),
     (["--total-epsilon", 1, "--public", "table.csv"], "public must be a file of JSON"),
     (["--total-epsilon", 1, "--public", "public.json", "--drop", "age"], "public must say all"),

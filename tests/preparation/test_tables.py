@@ -208,6 +208,17 @@ def test_a_csv_file_of_any_shape(tmp_path):
         read_table(file)
 
 
+@pytest.mark.parametrize("law", ["utf-16-le", "utf-16-be"])
+def test_a_csv_file_in_utf_16_is_told_from_others(tmp_path, law):
+    file = tmp_path / "export.csv"
+    file.write_text("\ufeffage,ward\n50,north\n60,süd\n", law)
+    told = r"not text in UTF-8: .*give its encoding= \(--encoding\), utf-16$"
+    with pytest.raises(ValueError, match=told):
+        read_table(file)
+    table = read_table(file, encoding="utf-16")
+    assert table.names == ("age", "ward") and levels(table.column("ward")) == ["north", "süd"]
+
+
 def test_a_csv_file_without_a_header(tmp_path):
     file = tmp_path / "plain.csv"
     file.write_text("1|2.5|f\n2||m\n")
