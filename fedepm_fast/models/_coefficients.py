@@ -42,7 +42,7 @@ class Coefficients:
 
         Of more than two classes they are those against the first, whose own are zero.
         """
-        found = self.w @ np.asarray(self.prepared.units).T
+        found = self.prepared.in_units(self.w)
         return found - found[0] if len(found) > 1 else found
 
     @property

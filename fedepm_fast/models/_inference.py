@@ -20,7 +20,7 @@ numbers of equal rows, and for the other two kinds as weights of a sample, as in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._measures import LIKELIHOODS
-from ._sums import UP_TO, LabelSums, PointSums, total
+from ._sums import UP_TO, LabelSums, PointSums
 
 if TYPE_CHECKING:
     from ..losses import Objective
@@ -104,7 +104,7 @@ class Fitted:
     penalty : ndarray of shape (K * p,)
         Weights of the squares in the penalty, beside the sum over rows.
     units : ndarray of shape (p, p)
-        From coefficients of w to those of the table.
+        From coefficients of w to those of the table; not used beyond `UP_TO` parameters.
     class_weighted : bool
         Whether rows weigh by their class.
     """
@@ -124,23 +124,24 @@ class Fitted:
         return likelihood and alike and not self.penalty.any() and not self.class_weighted
 
 
-def infer(fitted: Fitted, points: Sequence[PointSums], labels: LabelSums) -> Inference:
+def infer(fitted: Fitted, points: Iterable[PointSums], labels: LabelSums) -> Inference:
     """The inference of a fit.
 
     Parameters
     ----------
     fitted : Fitted
-    points : sequence of PointSums
-        Of every client, at ``fitted.w``.
+    points : iterable of PointSums
+        Of every client, at ``fitted.w``; one at a time is held.
     labels : LabelSums
         Of all clients.
     """
     objective = fitted.objective
     likelihood = objective.name in LIKELIHOODS
     outputs = max(objective.n_outputs - 1, 1)
-    k = outputs * len(fitted.units)
+    k = outputs * (len(fitted.w) // objective.n_outputs)
     left = labels.weight - k
-    deviance = float(sum(point.deviance for point in points))
+    told = _added(fitted, points)
+    deviance = sum(told.deviances)
     dispersion: float | None = None
     missing: dict[str, str] = {}
     if not likelihood:
@@ -152,60 +153,89 @@ def infer(fitted: Fitted, points: Sequence[PointSums], labels: LabelSums) -> Inf
             dispersion = deviance / left
         else:
             missing["wald"] = f"{labels.weight:g} rows leave nothing to judge {k} parameters by"
-    if len(points) < 2:
+    if len(told.deviances) < 2:
         missing["clustered"] = "there is one client only"
     if labels.rows <= k:
         for kind in ("robust", "clustered"):
             missing.setdefault(kind, f"{labels.rows} rows are too few for {k} parameters")
-    covariances = _covariances(fitted, points, dispersion, labels.rows, missing)
+    covariances = _covariances(fitted, told, dispersion, labels.rows, missing)
     found: dict[str, float | None] = dict.fromkeys(
         ("deviance", "null_deviance", "log_likelihood", "aic")
     )
     if likelihood and not fitted.class_weighted:
         found["deviance"] = deviance
         found["null_deviance"] = labels.null_deviance(objective)
-        found["log_likelihood"] = top = _log_likelihood(objective, points, labels)
+        found["log_likelihood"] = top = _log_likelihood(objective, sum(told.losses), labels)
         if top is not None and fitted.maximises_likelihood:
             found["aic"] = 2 * k - 2 * top
     return Inference(
-        covariances, missing, dispersion, left, len(points), likelihood=likelihood, **found
+        covariances, missing, dispersion, left, len(told.losses), likelihood=likelihood, **found
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Added:
+    """What clients' sums add up to; of matrices, "bread" and the meat of each kind."""
+
+    losses: list[float]
+    deviances: list[float]
+    matrices: dict[str, Array]
+
+
+def _added(fitted: Fitted, points: Iterable[PointSums]) -> _Added:
+    found = _Added([], [], {})
+    squares = fitted.factors**2
+    for f, square, point in zip(fitted.factors, squares, points, strict=True):
+        found.losses.append(point.loss)
+        found.deviances.append(point.deviance)
+        if point.hessian is None:
+            continue
+        parts = {
+            "bread": f * point.hessian,
+            "wald": square * point.hessian,
+            "robust": square * point.outer,
+            "clustered": square * np.outer(point.score, point.score),
+        }
+        for name, part in parts.items():
+            if name in found.matrices:
+                found.matrices[name] += part
+            else:
+                found.matrices[name] = part
+    return found
 
 
 def _covariances(
     fitted: Fitted,
-    points: Sequence[PointSums],
+    told: _Added,
     dispersion: float | None,
     d: int,
     missing: dict[str, str],
 ) -> dict[str, Array]:
     """The covariances of those kinds that are not `missing`; it is told of what cannot be had."""
-    n, m = len(fitted.w), len(points)
+    n, m = len(fitted.w), len(told.losses)
     if n > UP_TO:
         missing.update(dict.fromkeys(KINDS, f"it is for up to {UP_TO} parameters, these are {n}"))
         return {}
     outputs = fitted.objective.n_outputs
     down = contrasts(outputs, len(fitted.units))
-    told = np.eye(1) if outputs == 1 else np.eye(outputs)[1:] - np.eye(outputs)[0]
-    back = np.kron(told, fitted.units) @ down  # to the table's, against the first class
-    bread = total([f * s.hessian for f, s in zip(fitted.factors, points, strict=True)])
-    inverse = _inverse(down.T @ (bread + np.diag(fitted.penalty)) @ down)
+    against = np.eye(1) if outputs == 1 else np.eye(outputs)[1:] - np.eye(outputs)[0]
+    back = np.kron(against, fitted.units) @ down  # to the table's, against the first class
+    inverse = _inverse(down.T @ (told.matrices["bread"] + np.diag(fitted.penalty)) @ down)
     if inverse is None:
         missing.update(dict.fromkeys(KINDS, "the Hessian is singular there"))
         return {}
-    squares, left = fitted.factors**2, d - down.shape[1]
+    left = d - down.shape[1]
     found: dict[str, Array] = {}
     for kind in KINDS:
         if kind in missing:
             continue
         if kind == "wald":
-            parts, scale = [s.hessian for s in points], 1.0 if dispersion is None else dispersion
+            scale = 1.0 if dispersion is None else dispersion
         elif kind == "robust":
-            parts, scale = [s.outer for s in points], d / left
+            scale = d / left
         else:
-            parts = [np.outer(s.score, s.score) for s in points]
             scale = m / (m - 1) * (d - 1) / left
-        meat = scale * total([f * part for f, part in zip(squares, parts, strict=True)])
+        meat = scale * told.matrices[kind]
         covariance = back @ inverse @ (down.T @ meat @ down) @ inverse @ back.T
         found[kind] = (covariance + covariance.T) / 2
     return found
@@ -234,10 +264,7 @@ def _inverse(matrix: Array) -> Array | None:
     return (turned / values) @ turned.T
 
 
-def _log_likelihood(
-    objective: Objective, points: Sequence[PointSums], labels: LabelSums
-) -> float | None:
-    loss = float(sum(point.loss for point in points))
+def _log_likelihood(objective: Objective, loss: float, labels: LabelSums) -> float | None:
     if objective.name == "least_squares":  # with the variance that maximises it
         if loss <= 0:  # which is 0
             return None

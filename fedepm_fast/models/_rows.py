@@ -166,7 +166,7 @@ def counting(rows: Rows, labels: Array) -> NDArray[np.bool_]:
     if not known.any():
         raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
     most = float(np.abs(labels[known]).max())
-    if most and not _LEAST <= most <= _MOST:
+    if not squares_exist(labels[known]):
         raise ArgumentValueError(
             "label",
             f"{rows.label.name!r} must be brought to scale: the sum of the squares of numbers up "
@@ -184,6 +184,12 @@ def counting(rows: Rows, labels: Array) -> NDArray[np.bool_]:
             f"must not be 0 for all rows of a client, got so for {rows.names[np.argmax(lost)]!r}",
         )
     return found
+
+
+def squares_exist(labels: Array) -> bool:
+    """Whether floats hold the squares of the labels, and sums of them."""
+    most = float(np.abs(labels).max())
+    return not most or _LEAST <= most <= _MOST
 
 
 def with_label_in(rows: Rows, ignore_case: bool) -> Rows:

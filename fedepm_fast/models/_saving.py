@@ -30,7 +30,6 @@ _PLAIN = (
 def to_dict(model: Model) -> dict[str, Any]:
     """A model as JSON has it; floats are exact."""
     known = model.inference
-    lower = np.tril_indices(model.w.shape[1] * max(len(model.w) - 1, 1))
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -44,7 +43,7 @@ def to_dict(model: Model) -> dict[str, Any]:
         "w": model.w.tolist(),
         "null": model.null.tolist(),
         "inference": {name: getattr(known, name) for name in _PLAIN}
-        | {"covariances": {kind: c[lower].tolist() for kind, c in known.covariances.items()}},
+        | {"covariances": {kind: _lower(c) for kind, c in known.covariances.items()}},
         "clients": list(model.clients),
         "training": model.training,
         "notes": list(model.notes),
@@ -92,6 +91,11 @@ def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
         "training": record["training"],
         "notes": tuple(record["notes"]),
     }
+
+
+def _lower(matrix: Any) -> list[float]:
+    """The lower half of a symmetric matrix, its diagonal included, row by row."""
+    return matrix[np.tril_indices(len(matrix))].tolist()  # type: ignore[no-any-return]
 
 
 def _whole(lower: list[float], size: int) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.validation import check_array, check_int, check_real, prefixed
-from ..objectives._curvature import packed, unpacked, weighted_gram
+from ..objectives._curvature import packed, unpacked, weighted_products
 from ..preparation._summary import check_format
 from ._measures import poisson_deviance
 
@@ -186,9 +186,9 @@ class ClientSums:
 
 
 def point_sums(
-    objective: Objective, features: Array, labels: Array, weights: Array, w: Array
+    objective: Objective, features: Any, labels: Array, weights: Array, w: Array
 ) -> PointSums:
-    """The sums of one client's rows, features (d_i, p) and w (K * p,)."""
+    """The sums of one client's rows, features (d_i, p), an array or of CSR, and w (K * p,)."""
     outputs = objective.n_outputs
     t = features @ (w if outputs == 1 else w.reshape(outputs, -1).T)
     losses = objective.loss(t, labels)
@@ -206,14 +206,17 @@ def point_sums(
     )  # fmt: skip
 
 
-def second_moments(features: Array, weights: Array) -> Array:
-    """Sums of rows times themselves, (K * p, K * p), for symmetric weights of shape (d, K, K)."""
+def second_moments(features: Any, weights: Array) -> Array:
+    """Sums of rows times themselves, (K * p, K * p), for symmetric weights of shape (d, K, K).
+
+    Rows are an array or of CSR.
+    """
     p, outputs = features.shape[1], weights.shape[1]
     found = np.empty((outputs, p, outputs, p))
-    for k in range(outputs):
-        for h in range(k + 1):
-            block = weighted_gram(features, weights[:, k, h])
-            found[k, :, h] = found[h, :, k] = block
+    pairs = [(k, h) for k in range(outputs) for h in range(k + 1)]
+    products = weighted_products(features, [weights[:, k, h] for k, h in pairs])
+    for (k, h), block in zip(pairs, products, strict=True):
+        found[k, :, h] = found[h, :, k] = block
     return found.reshape(outputs * p, outputs * p)
 
 

@@ -19,7 +19,7 @@ from ._inference import Fitted, infer
 from ._model import Model
 from ._rows import Rows
 from ._solving import Solution, solve
-from ._sums import ClientSums, LabelSums, point_sums, total
+from ._sums import UP_TO, ClientSums, LabelSums, point_sums, total
 
 Array = NDArray[np.float64]
 
@@ -218,6 +218,18 @@ def _model(
     )  # fmt: skip
 
 
+def fitted_of(
+    objective: Objective, units: Array, w: Array, s: Array, training: Mapping[str, Any]
+) -> Fitted:
+    """What was minimised by w, for clients whose rows' weights in f have the sums s, shape (m,)."""
+    m = len(s)
+    factors = np.ones(m) if training["client_weight"] == "size" else s.sum() / (m * s)
+    weights = 1.0 if objective.weights is None else np.tile(objective.weights, objective.n_outputs)
+    penalty = s.sum() * training["beta"] * weights
+    by_class = training["class_weight"] is not None
+    return Fitted(objective, w, factors, np.broadcast_to(penalty, w.shape), units, by_class)
+
+
 def assemble(
     objective: Objective,
     prepared: Prepared,
@@ -230,14 +242,9 @@ def assemble(
     notes: tuple[str, ...],
 ) -> Model:
     """A model with what its clients' sums at w say of it, whoever computed them."""
-    m, s = len(sums), np.array([each.weight for each in sums.values()])
-    factors = np.ones(m) if training["client_weight"] == "size" else s.sum() / (m * s)
-    weights = 1.0 if objective.weights is None else np.tile(objective.weights, objective.n_outputs)
-    penalty = s.sum() * training["beta"] * weights
-    fitted = Fitted(
-        objective, w, factors, np.broadcast_to(penalty, w.shape), np.asarray(prepared.units),
-        training["class_weight"] is not None,
-    )  # fmt: skip
+    s = np.array([each.weight for each in sums.values()])
+    units = prepared.units if len(w) <= UP_TO else np.empty((0, 0))
+    fitted = fitted_of(objective, np.asarray(units), w, s, training)
     labels = total([each.labels for each in sums.values()])
     clients = tuple(
         {"name": name, "rows": each.labels.rows, "weight": each.labels.weight}

@@ -74,7 +74,8 @@ def facts(model: Model) -> list[tuple[str, str]]:
     if known.dispersion is not None:
         spread = f"{math.sqrt(known.dispersion):.5g} on {known.df_residual:g} degrees of freedom"
         found.append(("residual sd", spread))
-    sent = how["sent"]
+    if (sent := how.get("sent")) is None:  # nobody sent anything
+        return found
     if (privacy := how.get("privacy")) is not None:
         told = f"{sent['rounds']:,} numbers in the rounds, all with noise, and nothing else"
         return [*found, ("sent by a client", told), ("privacy", privacy["guarantee"])]
@@ -106,7 +107,7 @@ def _objective(model: Model) -> str:
     if how["class_weight"] is not None:
         alike += ", weighted by class"
     beta = how["beta"]
-    of = "standardised" if "privacy" in how else "prepared"
+    of = "standardised" if "privacy" in how else how.get("penalised", "prepared")
     penalty = f"penalty beta {beta:g} on {of} columns" if beta else "no penalty"
     return f"{model.objective.name}; {alike}; {penalty}"
 

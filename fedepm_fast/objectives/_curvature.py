@@ -54,7 +54,7 @@ def hessian(
     curvature = problem.objective.second_derivative(problem.margins(features, x), labels)
     curvature = curvature.reshape(-1, outputs, outputs)
     pairs = [(k, h) for k in range(outputs) for h in range(k + 1)]
-    products = _weighted_products(features, [curvature[:, k, h] * weights for k, h in pairs])
+    products = weighted_products(features, [curvature[:, k, h] * weights for k, h in pairs])
     blocks = np.empty((outputs, n, outputs, n))
     for (k, h), block in zip(pairs, products, strict=True):
         blocks[k, :, h] = blocks[h, :, k] = block
@@ -63,7 +63,7 @@ def hessian(
     return full
 
 
-def _weighted_products(features: Any, weights: Sequence[Array]) -> Iterator[Array]:
+def weighted_products(features: Any, weights: Sequence[Array]) -> Iterator[Array]:
     """``A' diag(w) A`` for each of the weights w (d,)."""
     if not sparse.issparse(features):
         yield from (weighted_gram(features, w) for w in weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -66,7 +67,7 @@ class Prepared:
     def __post_init__(self) -> None:
         names = [*self.feature_names, *(rule.name for rule in self.columns)]
         own = {f.name for f in self.features if f.part == "value"}
-        twice = [n for n in set(names) if names.count(n) > 1 + (n in own)]
+        twice = [n for n, times in Counter(names).items() if times > 1 + (n in own)]
         if twice:
             raise ArgumentValueError(
                 "columns", f"must not be called as a feature is, got {min(twice)!r}: rename it"
@@ -95,6 +96,26 @@ class Prepared:
         found = np.diag(1.0 / np.append(scales, 1.0) if self.intercept else 1.0 / scales)
         if self.intercept and self.features:
             found[-1, :-1] = -np.array([f.center for f in self.features]) / scales
+        return found
+
+    def in_units(self, w: Numbers) -> Numbers:
+        """`units` times coefficients of prepared columns, without the matrix.
+
+        Parameters
+        ----------
+        w : ndarray of shape (..., p)
+
+        Returns
+        -------
+        ndarray of shape (..., p)
+        """
+        n = len(self.features)
+        scales = np.array([f.scale for f in self.features])
+        found = np.array(w, dtype=np.float64)
+        if self.intercept:
+            centers = np.array([f.center for f in self.features])
+            found[..., -1] += found[..., :n] @ (-centers / scales)
+        found[..., :n] *= 1.0 / scales
         return found
 
     def transform(self, table: Any, *, client: str | None = None) -> Numbers:

@@ -72,6 +72,10 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Where X has names for its columns.
+    model_ : Model
+        The same model by the names of the columns (``x1``, ``x2``, ... where they have none), with
+        standard errors, words for a terminal or a notebook, and JSON; see `fedepm_fast.Model`.
+        Its tables are dense. After `partial_fit` it has no standard errors.
 
     Examples
     --------
@@ -113,6 +117,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         ValueError, TypeError
             Naming the argument.
         """
+        self._call(y, clients)
         X, y = self._validated(X, y)
         check_classification_targets(y)
         X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
@@ -149,6 +154,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
             Naming the argument.
         """
         first = not hasattr(self, "classes_")
+        self._call(y, clients)
         X, y = self._validated(X, y, reset=first)
         check_classification_targets(y)
         if first and classes is None:
@@ -181,7 +187,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
             raise ValueError(
                 f"y must have at least two classes, got one class: {classes.tolist()[0]!r}"
             )
-        codes = np.searchsorted(classes, y)
+        codes, plain = np.searchsorted(classes, y), weights
         if self.class_weight is not None:
             weights = np.ones(len(y)) if weights is None else weights
             weights = weights * self._class_weights(classes, codes, weights)[codes]
@@ -191,8 +197,12 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         )
         labels = codes.astype(np.float64)
         found = self._minimise(X, labels, clients, weights, objective, start, rounds)
-        self.coef_, self.intercept_ = found
+        self.coef_, self.intercept_ = found.table.coefficients(found.v)
         self.classes_ = classes
+        self._learn(
+            found, found.v, labels, (plain, weights), objective, tuple(classes.tolist()),
+            rounds=rounds, first=rounds is None,
+        )  # fmt: skip
         return self
 
     def _class_weights(self, classes: NDArray[Any], codes: NDArray[Any], weights: Array) -> Array:
@@ -244,7 +254,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
     intercept_ : float
-    n_iter_, history_, n_clients_, client_sizes_, n_features_in_, feature_names_in_
+    n_iter_, history_, n_clients_, client_sizes_, n_features_in_, feature_names_in_, model_
         As those of `FedEPMClassifier`; y is brought to unit scale within, so ``objective`` is in
         the units of y squared but ``gradient_norm`` has none.
 
@@ -285,6 +295,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         ValueError, TypeError
             Naming the argument.
         """
+        self._call(y, clients)
         X, y = self._validated(X, y, y_numeric=True)
         return self._fit(X, y, clients, sample_weight, self.warm_start)
 
@@ -313,6 +324,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         ValueError, TypeError
             Naming the argument.
         """
+        self._call(y, clients)
         X, y = self._validated(X, y, y_numeric=True, reset=not hasattr(self, "coef_"))
         return self._fit(X, y, clients, sample_weight, True, rounds=1)
 
@@ -343,10 +355,17 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         if warm and getattr(self, "coef_", np.empty(0)).shape == (X.shape[1],):
             start = self.coef_[None] / unit, np.array([(self.intercept_ - shift) / unit])
         targets = (y - shift) / unit
-        coef, intercept = self._minimise(X, targets, clients, weights, objective, start, rounds)
+        found = self._minimise(X, targets, clients, weights, objective, start, rounds)
+        coef, intercept = found.table.coefficients(found.v)
         self.coef_ = coef[0] * unit
         self.intercept_ = float(intercept[0] * unit + shift)
         self.history_["objective"] = self.history_["objective"] * unit**2
+        w = found.v * unit
+        if found.table.intercept:
+            w[:, -1] += shift
+        if loss == "huber":
+            objective = Huber(self.beta, delta=delta)
+        self._learn(found, w, y, (weights, weights), objective, rounds=rounds, first=rounds is None)
         return self
 
     def predict(self, X: Any) -> Array:

@@ -27,9 +27,11 @@ from ..algorithms.curvature import CurvatureFedEPM
 from ..data import FederatedData
 from ..data.partition import ByColumn, EqualParts
 from ..losses import Objective
+from ..models import Model
 from ..result import Result
 from ..runner import run
 from ..stopping import MAX_ROUNDS
+from ._model import Learned, Minimum, learned
 from ._scaled import Coefficients, scaled
 
 Array = NDArray[np.float64]
@@ -100,6 +102,8 @@ class FedEPMEstimator(BaseEstimator):
         coef_: Array
         intercept_: Any
         history_: dict[str, Array]
+        _learned: Learned
+        _called: tuple[str, str | None]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -123,6 +127,13 @@ class FedEPMEstimator(BaseEstimator):
             except (TypeError, ValueError) as named:
                 raise type(error)(f"{named}: {error}") from None
             raise
+
+    def _call(self, y: Any, clients: Any) -> None:
+        """Note what the labels and the clients are called."""
+        label, client = (getattr(given, "name", None) for given in (y, clients))
+        self._called = (
+            label if isinstance(label, str) else "y", client if isinstance(client, str) else None,
+        )  # fmt: skip
 
     def _weighted(
         self, X: Any, y: Any, clients: ArrayLike | None, sample_weight: ArrayLike | None
@@ -158,8 +169,8 @@ class FedEPMEstimator(BaseEstimator):
         objective: Objective,
         start: Coefficients | None,
         rounds: int | None = None,
-    ) -> Coefficients:
-        """Coefficients (K, n) and intercepts (K,) that minimise the objective.
+    ) -> Minimum:
+        """The minimum of the objective, of columns of one scale.
 
         Or as far as so many `rounds` come. Sets the attributes that describe the run.
         """
@@ -167,7 +178,7 @@ class FedEPMEstimator(BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         max_rounds = check_int("max_rounds", self.max_rounds, low=0) if rounds is None else rounds
         tol = check_real("tol", self.tol, low=0.0, open_low=True)
-        order, sizes = self._dealt(y, clients, seed)
+        order, sizes, names = self._dealt(y, clients, seed)
         table = scaled(X, order, weights, intercept=bool(self.fit_intercept))
         data = FederatedData(
             table.rows, y[order], sizes, sample_weight=None if weights is None else weights[order]
@@ -192,7 +203,8 @@ class FedEPMEstimator(BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return table.coefficients(result.x.reshape(len(result.x) // table.rows.shape[1], -1))
+        v = result.x.reshape(len(result.x) // table.rows.shape[1], -1)
+        return Minimum(table, v, order, sizes, names, seed, "converged" in result.reasons)
 
     def _coordinates(self) -> str:
         """`coordinates`, or what a parameter of earlier versions says it is."""
@@ -218,7 +230,7 @@ class FedEPMEstimator(BaseEstimator):
         ]
 
     def _dealt(self, y: Array, clients: ArrayLike | None, seed: int) -> Any:
-        """The order of the rows, client by client, and the clients' sizes."""
+        """The order of the rows, client by client, and the clients' sizes and names."""
         n_clients = min(_CLIENTS, len(y))
         if self.n_clients is not None:
             n_clients = check_int("n_clients", self.n_clients, low=1)
@@ -228,7 +240,64 @@ class FedEPMEstimator(BaseEstimator):
                 )
         how = EqualParts(n_clients) if clients is None else ByColumn(clients)
         parts = how.assign(y, np.random.default_rng(seed))
-        return np.concatenate(parts), np.array([len(part) for part in parts])
+        names = how.client_names() or tuple(f"client {i + 1}" for i in range(len(parts)))
+        return np.concatenate(parts), np.array([len(part) for part in parts]), names
+
+    def _learn(
+        self,
+        found: Minimum,
+        w: Array,
+        labels: Array,
+        weights: tuple[Array | None, Array | None],
+        objective: Objective,
+        classes: tuple[Any, ...] | None = None,
+        *,
+        rounds: int | None,
+        first: bool = True,
+    ) -> None:
+        """Keep what `model_` is made of: never a row.
+
+        Parameters
+        ----------
+        found : Minimum
+        w : ndarray of shape (K, .)
+            Coefficients of the columns of one scale, in the units of y.
+        labels : ndarray of shape (d,)
+        weights : tuple of ndarray or None
+            Of the rows as given, and with those of their classes.
+        objective : Objective
+            In the units of X and y.
+        classes : tuple, optional
+        rounds : int or None
+            How many were allowed by `partial_fit`.
+        first : bool
+            Whether what is known of earlier rows does not count any more.
+        """
+        by_class = getattr(self, "class_weight", None)
+        if by_class is not None and not isinstance(by_class, str):
+            by_class = {str(name): float(weight) for name, weight in by_class.items()}
+        training = {
+            "client_weight": self.client_weight, "beta": float(self.beta), "penalised": "raw",
+            "class_weight": by_class, "weighted": weights[0] is not None,
+            "participation": float(self.participation), "seed": found.seed,
+            "rounds": self.n_iter_,
+            "max_rounds": int(self.max_rounds if rounds is None else rounds),
+            "gradient_norm": float(self.history_["gradient_norm"][-1]), "tol": float(self.tol) ** 2,
+            "holdout": 0.0,
+        }  # fmt: skip
+        names = getattr(self, "feature_names_in_", None)
+        told = None if names is None else tuple(map(str, names))
+        earlier = None if first else getattr(self, "_learned", None)
+        self._learned = learned(
+            found, w, labels, weights, objective, training, classes=classes, features=told,
+            called=self._called, partial=rounds is not None, earlier=earlier,
+        )  # fmt: skip
+
+    @property
+    def model_(self) -> Model:
+        """What was fitted as a `Model`: named coefficients, their errors, words, JSON."""
+        check_is_fitted(self)
+        return self._learned.model
 
     def _describe(self, result: Result, sizes: NDArray[np.int64]) -> None:
         """Set the attributes that describe a run."""

@@ -29,12 +29,31 @@ class Scaled:
     scale: Array
     """Shape (p,), above 0."""
     intercept: bool
+    mean: Array
+    """Of the columns of the table, shape (p,)."""
+    constant: NDArray[np.bool_]
+    """Columns without any spread, shape (p,); without centring, those that are zero."""
 
     @property
     def weights(self) -> tuple[float, ...]:
         """Weights of the new columns in the regulariser of the old ones, which leaves the intercept
         alone."""
         return (*(self.scale**-2.0).tolist(), *[0.0] * self.intercept)
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviations of the columns of the table, shape (p,)."""
+        apart = self.mean - self.center
+        found = np.sqrt(np.maximum(self.scale**2 - apart**2, 0.0))
+        return np.where(self.constant, 0.0, found)
+
+    def units(self, chosen: NDArray[np.bool_]) -> Array:
+        """What turns coefficients of chosen new columns, (q,), into those of the table, (q, q)."""
+        kept = chosen[: len(self.scale)]
+        found = np.diag(np.append(1.0 / self.scale[kept], np.ones(int(self.intercept))))
+        if self.intercept:
+            found[-1, :-1] = -self.center[kept] / self.scale[kept]
+        return found
 
     def coefficients(self, v: Array) -> Coefficients:
         """Coefficients (K, p) of the table and intercepts (K,), of those of the rows, v (K, .)."""
@@ -71,10 +90,11 @@ def scaled(X: Any, order: NDArray[np.intp], weights: Array | None, *, intercept:
     share = share / share.sum()
     with np.errstate(over="ignore", invalid="ignore"):  # found below
         if sparse.issparse(X):
-            center = np.zeros(X.shape[1])
+            mean, center = X.T @ share, np.zeros(X.shape[1])
             squares = X.multiply(X).T @ share
         else:
-            center = share @ X if intercept else np.zeros(X.shape[1])
+            mean = share @ X
+            center = mean if intercept else np.zeros(X.shape[1])
             squares = np.zeros(X.shape[1])
             for j in range(X.shape[1]):  # no second table
                 squares[j] = share @ (X[:, j] - center[j]) ** 2
@@ -100,4 +120,4 @@ def scaled(X: Any, order: NDArray[np.intp], weights: Array | None, *, intercept:
         pieces = (rows,)
     for piece in pieces:
         piece.setflags(write=False)  # so that it is not copied
-    return Scaled(rows, center, scale, intercept)
+    return Scaled(rows, center, scale, intercept, mean, constant)
