@@ -67,3 +67,16 @@ def test_separable_rows_converge(problem):
     )  # fmt: skip
     assert result.reasons == ("converged",)
     assert 0 <= result.mean_objective < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_client_whose_own_objective_must_rise_is_not_refused_for_ever(problem, seed):
+    posed = problem("diabetes Huber, m 5")
+    least = posed.optimum(method="newton").value
+    result = run(
+        CurvatureFedEPM(participation=0.2), posed.data, objective=posed.objective,
+        client_weight=posed.client_weight, engine="reference", max_rounds=200, seed=seed,
+    )  # fmt: skip
+    f = result.history["objective"]
+    assert result.reasons == ("converged",)
+    assert (f[-1] - least) / (f[0] - least) < 1e-6

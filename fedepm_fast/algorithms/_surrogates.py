@@ -62,6 +62,8 @@ class Surrogates:
         #: kappa; rounds that promised next to nothing; whether the last point was refused; f/m at
         #: the start.
         self.kappa, self.quiet, self.refused, self.unit = 0.0, 0, False, 0.0
+        #: Whose models were refused the last point that they were asked of.
+        self.waits = np.zeros(m, bool)
         #: What the next step is multiplied by, where all models are of one point.
         self.stretch = 1.0
         #: The point with the least f/m of those that were estimated, and that.
@@ -109,10 +111,10 @@ class Surrogates:
     def receive(
         self, S: Clients, values: Array, gradients: Array, hessians: Mapping[int, Array]
     ) -> bool:
-        """What the clients `S` said of the last point; whether their models moved there.
+        """What the clients `S` said of the last point; whether all their models moved there.
 
         Damping grows where the models promised too much, as far as would have been enough, and the
-        clients' models stay where they were if f rose as well.
+        clients' models stay where they were if f rose as well, though not twice in a row.
 
         Parameters
         ----------
@@ -143,15 +145,22 @@ class Surrogates:
         if held and self.models.stretches and in_m > _BENT * float(np.abs(before).sum()):
             self.stretch = min(max(in_m / max(excess, in_m / _LONGEST), 1.0), _LONGEST)
         self.refused = not (held or (finite and float(values.sum()) <= float(before.sum())))
+        # A client's own f_i may have to rise: of some clients none is refused twice in a row, or it
+        # never moves. Without a bound a Hessian of a far point says nothing of those before it.
+        some = finite and self.models.bounded and len(S) < len(self.F)
+        kept = self.refused & ~(self.waits[S] & some)
+        self.waits[S] = kept
+        moved = S[~kept]
         # How gradients turned tells of the curvature at a refused point too, if that is bounded.
-        if not self.refused or (finite and self.models.bounded):
-            turns = gradients - self.G[S]
-            self.models.update(S, steps, turns, {} if self.refused else hessians)
-        if self.refused:
-            return False
-        self.X[S], self.F[S], self.G[S] = self.x, values, gradients
-        self._remember(S)
-        return True
+        told = ~kept | (finite and self.models.bounded)
+        turns = gradients - self.G[S]
+        if told.any():
+            sent = {i: hessian for i, hessian in hessians.items() if i in moved}
+            self.models.update(S[told], steps[told], turns[told], sent)
+        self.X[moved], self.F[moved], self.G[moved] = self.x, values[~kept], gradients[~kept]
+        if not self.refused:
+            self._remember(S)
+        return not self.refused
 
     def _damp(self, enough: float) -> None:
         """More damping: `enough` is what would have made the models true."""
@@ -180,6 +189,7 @@ class Surrogates:
         self.X = np.insert(self.X, row, self.x, axis=0)
         self.G = np.insert(self.G, row, gradient, axis=0)
         self.F = np.insert(self.F, row, value)
+        self.waits = np.insert(self.waits, row, False)
         self.models.admit(row, curvature)
         self._reconsider()
 
@@ -187,6 +197,7 @@ class Surrogates:
         """A client less: nothing that it said counts any more."""
         assert self.models is not None
         self.X, self.G, self.F = (np.delete(a, row, axis=0) for a in (self.X, self.G, self.F))
+        self.waits = np.delete(self.waits, row)
         self.models.dismiss(row)
         self._reconsider()
 
@@ -207,6 +218,7 @@ class Surrogates:
         numbers = [self.kappa, self.quiet, self.refused, self.unit, self.least, self.stretch]
         arrays = {
             "X": self.X, "G": self.G, "F": self.F, "x": self.x, "best": self.best,
+            "waits": self.waits,
             "numbers": np.array(numbers, np.float64),
         }  # fmt: skip
         own = {} if self.models is None else self.models.state()
@@ -220,6 +232,7 @@ class Surrogates:
         kappa, quiet, refused, unit, least, self.stretch = np.asarray(state["numbers"]).tolist()
         self.kappa, self.quiet, self.refused = kappa, int(quiet), bool(refused)
         self.unit, self.least, self.models = unit, least, models
+        self.waits = np.array(state["waits"], bool)
         if models is not None:
             prefix = "models_"
             models.restore(
