@@ -1,4 +1,4 @@
-"""A result in words: title, rows of what was run, and of what came of it."""
+"""Runs in words: what was run and came of it, and what to change where it went wrong."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ._common.text import pairs
 
 if TYPE_CHECKING:
+    from .algorithms import Algorithm
+    from .objectives import Problem
     from .result import Result
 
 
@@ -95,3 +99,49 @@ def _noise(a: Mapping[str, Any]) -> str:
         f"{text}{public}; objective and accuracy are of the rows as given, not as clipped, and "
         "not private, nor is the SNR"
     )
+
+
+def advice_on(algorithm: Algorithm, problem: Problem) -> str:
+    """What to change when a run went wrong."""
+    if algorithm.noise_model.private:
+        # Bounds of the curvature would be computed from private rows.
+        return (
+            "more clients, more of them in a round or a larger total_epsilon make up for the "
+            "noise, and rows scaled by public bounds make less of it"
+        )
+    if algorithm.keeps_models:  # which knows scales, and has neither noise nor local steps
+        return algorithm.advice(problem)
+    less_noise = "" if not algorithm.noise_model.noisy else ", less noise (a larger epsilon)"
+    return (
+        f"{algorithm.advice(problem)}; columns of one scale, more clients{less_noise} and fewer "
+        "local_steps can help"
+    )
+
+
+def why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str:
+    """Which argument to blame for an objective that overflows at the first point: the one
+    that is furthest beyond ordinary numbers."""
+    objective, data = problem.objective, problem.data
+    values = data.features.data if data.is_sparse else data.features
+    sizes = {
+        "beta": objective.beta,
+        "data": max(float(np.abs(values).max(initial=0.0)), float(np.abs(data.labels).max())),
+    }
+    words = {
+        "beta": f"beta must be smaller, got {objective.beta:g}",
+        "data": f"data must be brought to scale, got numbers up to {sizes['data']:g}",
+    }
+    if objective.weights is not None:
+        sizes["weights"] = float(np.max(objective.weights))
+        words["weights"] = f"weights must be smaller, got {sizes['weights']:g}"
+    if start is not None:
+        sizes["start"] = float(np.abs(start).max())
+        words["start"] = f"start must be smaller, got numbers up to {sizes['start']:g}"
+    if algorithm.noise_model.factor > 0:
+        sizes["mu0"] = 1.0 / algorithm.mu0
+        words["mu0"] = (
+            f"mu0 must be larger, got {algorithm.mu0:g}, which divides the noise of the first "
+            "uploads"
+        )
+    largest = max(sizes, key=lambda name: sizes[name])
+    return f"{words[largest]}: the objective, or its gradient, overflows at the first point"

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import engine as engines
 from ._common.validation import check_array, check_choice, check_int
+from ._words import advice_on, why_it_overflows
 from .algorithms import PRESETS, Algorithm
 from .callbacks import Callback
 from .data import FederatedData
@@ -223,7 +224,7 @@ def _check_begun(
     """Raise ValueError where not even the first round could be done."""
     rounds = len(outcome.history["objective"])
     if rounds == 0:
-        raise ValueError(_why_it_overflows(algorithm, problem, start))
+        raise ValueError(why_it_overflows(algorithm, problem, start))
     if PRECISION in outcome.reasons and rounds == 1:
         raise ValueError(
             "start, mu0, epsilon and clip must be such that the noise of the first uploads is well "
@@ -322,55 +323,9 @@ def make_result(
         slack=slack,
     )
     if result.warning:
-        settings["advice"] = settings.get("advice", "") + _advice(algorithm, problem)
+        settings["advice"] = settings.get("advice", "") + advice_on(algorithm, problem)
         warnings.warn(result.warning, DivergenceWarning, stacklevel=3)
     return result
-
-
-def _advice(algorithm: Algorithm, problem: Problem) -> str:
-    """What to change when a run went wrong."""
-    if algorithm.noise_model.private:
-        # Bounds of the curvature would be computed from private rows.
-        return (
-            "more clients, more of them in a round or a larger total_epsilon make up for the "
-            "noise, and rows scaled by public bounds make less of it"
-        )
-    if algorithm.keeps_models:  # which knows scales, and has neither noise nor local steps
-        return algorithm.advice(problem)
-    less_noise = "" if not algorithm.noise_model.noisy else ", less noise (a larger epsilon)"
-    return (
-        f"{algorithm.advice(problem)}; columns of one scale, more clients{less_noise} and fewer "
-        "local_steps can help"
-    )
-
-
-def _why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str:
-    """Which argument to blame for an objective that overflows at the first point: the one
-    that is furthest beyond ordinary numbers."""
-    objective, data = problem.objective, problem.data
-    values = data.features.data if data.is_sparse else data.features
-    sizes = {
-        "beta": objective.beta,
-        "data": max(float(np.abs(values).max(initial=0.0)), float(np.abs(data.labels).max())),
-    }
-    words = {
-        "beta": f"beta must be smaller, got {objective.beta:g}",
-        "data": f"data must be brought to scale, got numbers up to {sizes['data']:g}",
-    }
-    if objective.weights is not None:
-        sizes["weights"] = float(np.max(objective.weights))
-        words["weights"] = f"weights must be smaller, got {sizes['weights']:g}"
-    if start is not None:
-        sizes["start"] = float(np.abs(start).max())
-        words["start"] = f"start must be smaller, got numbers up to {sizes['start']:g}"
-    if algorithm.noise_model.factor > 0:
-        sizes["mu0"] = 1.0 / algorithm.mu0
-        words["mu0"] = (
-            f"mu0 must be larger, got {algorithm.mu0:g}, which divides the noise of the first "
-            "uploads"
-        )
-    largest = max(sizes, key=lambda name: sizes[name])
-    return f"{words[largest]}: the objective, or its gradient, overflows at the first point"
 
 
 def _engine(name: str | None, algorithm: Algorithm, problem: Problem) -> str:

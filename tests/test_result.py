@@ -11,10 +11,11 @@ import pytest
 from problems import small_data
 
 from fedepm_fast import DivergenceWarning, FedEPM, FederatedData, Result, SFedAvg, datasets, run
+from fedepm_fast._words import advice_on
 from fedepm_fast.data.partition import EqualParts
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.privacy.defaults import private_settings
-from fedepm_fast.runner import _advice, make_problem
+from fedepm_fast.runner import make_problem
 
 
 @pytest.fixture(scope="module")
@@ -289,7 +290,7 @@ def test_a_run_without_noise_says_that_there_is_none():
 def test_what_can_help_is_said_whether_a_parameter_is_proposed_or_not():
     stable = FedEPM(preset="text", mu0=100.0)
     problem = make_problem(stable, datasets.adult(clients=50, seed=0))
-    assert _advice(stable, problem).startswith("the local steps are stable with this mu0; ")
-    assert _advice(FedEPM(mu0=1e-3), problem).startswith("a penalty parameter mu0 of ")
+    assert advice_on(stable, problem).startswith("the local steps are stable with this mu0; ")
+    assert advice_on(FedEPM(mu0=1e-3), problem).startswith("a penalty parameter mu0 of ")
     for algorithm in (stable, FedEPM(mu0=1e-3)):
-        assert _advice(algorithm, problem).endswith("fewer local_steps can help")
+        assert advice_on(algorithm, problem).endswith("fewer local_steps can help")

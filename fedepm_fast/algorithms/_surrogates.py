@@ -26,6 +26,8 @@ FIRST_DAMPING, LEAST_DAMPING = 1e-4, 1e-15
 #: Damping grows to what would have been enough, times this. It falls by the other a round; where
 #: there is a bound, and it matters, by the last in the time in which all take part.
 _MORE, _LESS, _LESS_BOUNDED = 1.2, 0.1, 0.3
+#: No damping is larger, also where nothing bounds the curvature.
+_LIMIT = 1e12
 #: Where f bent less than its models in the last step the next one is longer, to so many times:
 #: below 2 it lowers f all the same where the models hold. Only while a step bends f by more than
 #: this part of it: at the end models are true.
@@ -165,21 +167,23 @@ class Surrogates:
     def _damp(self, enough: float) -> None:
         """More damping: `enough` is what would have made the models true."""
         assert self.models is not None
-        most = 1.0 if self.models.bounded else max(10.0 * self.kappa, 1.0)
-        self.kappa = min(max(2.0 * self.kappa, min(_MORE * enough, most)), 1e12)
-        if self.models.bounded:
-            self.kappa = min(self.kappa, 1.0)
+        most, limit = (1.0, 1.0) if self.models.bounded else (max(10.0 * self.kappa, 1.0), _LIMIT)
+        self.kappa = min(max(2.0 * self.kappa, min(_MORE * enough, most)), limit)
 
     def _remember(self, S: Clients) -> None:
         """Keep the point if f/m is the least there, as far as the models tell."""
-        steps = self.x - self.X
+        estimate = self._estimate(self.x, np.setdiff1d(np.arange(len(self.F)), S))
+        if estimate < self.least:
+            self.best, self.least = self.x.copy(), estimate
+
+    def _estimate(self, x: Array, others: Clients) -> float:
+        """f/m at a point, by the models of those clients `others` whose own is not there."""
+        steps = x - self.X
         estimate = float((self.F + (self.G * steps).sum(axis=1)).sum())
-        others = np.setdiff1d(np.arange(len(self.F)), S)
         if len(others):
             assert self.models is not None
             estimate += self.models.forms(others, steps[others])[0]
-        if estimate / len(self.F) < self.least:
-            self.best, self.least = self.x.copy(), estimate / len(self.F)
+        return estimate / len(self.F)
 
     # Who comes and goes ------------------------------------------------------------------
 
@@ -205,11 +209,7 @@ class Surrogates:
         """f is another one: what it is at the best point the models say."""
         self.quiet = 0
         if len(self.F):
-            assert self.models is not None
-            steps = self.best - self.X
-            estimate = float((self.F + (self.G * steps).sum(axis=1)).sum())
-            estimate += self.models.forms(np.arange(len(self.F)), steps)[0]
-            self.least = estimate / len(self.F)
+            self.least = self._estimate(self.best, np.arange(len(self.F)))
 
     # Kept -------------------------------------------------------------------------------
 

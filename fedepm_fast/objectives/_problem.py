@@ -384,16 +384,7 @@ class Problem:
         """`accuracy` of each of the `points`, shape (t, n), compiled."""
         if self.objective.task == "regression":
             return None
-        if self.data.sample_weight is not None:
-            return np.array([self.accuracy(x) for x in points], np.float64)
-        from ..kernels import accuracy
-
-        counts = accuracy.wrong_and_ties(self.rows, points)
-        # A row on the border counts as label 0.
-        if counts[:, 1].any():
-            for t in np.flatnonzero(counts[:, 1]):
-                counts[t, 0] = np.sum((self.data.features @ points[t] > 0) != self.data.labels)
-        return 1.0 - counts[:, 0] / self.data.n_samples
+        return _together.accuracies(self, points)
 
     def describe(self) -> dict[str, Any]:
         """The objective as plain values, for records; weights where they are not the paper's."""

@@ -39,3 +39,17 @@ def by_numpy(problem: Problem, clients: NDArray[np.intp], x: Array) -> tuple[Arr
         values[k] = problem.value_of(i, losses[first:last], x)
         gradients[k] = problem.gradient_of(i, features[k], slopes[first:last], x)
     return values, gradients
+
+
+def accuracies(problem: Problem, points: Array) -> Array:
+    """As `Problem.accuracies` says, of classes."""
+    if problem.data.sample_weight is not None:
+        return np.array([problem.accuracy(x) for x in points], np.float64)
+    from ..kernels import accuracy
+
+    counts = accuracy.wrong_and_ties(problem.rows, points)
+    # A row on the border counts as label 0.
+    if counts[:, 1].any():
+        for t in np.flatnonzero(counts[:, 1]):
+            counts[t, 0] = np.sum((problem.data.features @ points[t] > 0) != problem.data.labels)
+    return 1.0 - counts[:, 0] / problem.data.n_samples
