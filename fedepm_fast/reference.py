@@ -202,15 +202,20 @@ class ModelStages(Reference):
         algorithm.check_problem(problem)
         self._compiled, self._last = compiled, max_rounds
         self._every = algorithm.renew_every
-        if compiled:
-            self.value_at_start = problem.value_at_start  # type: ignore[method-assign]
-            self.accuracies = problem.accuracies  # type: ignore[method-assign]
 
     def compile(self, run: Any, *, stepwise: bool) -> None:
         """Compile the gradients, so that no time of the run has that."""
         if self._compiled:
             self._ask(self._everyone[:1], np.zeros(self.problem.n_parameters))
             self.accuracies(np.empty((0, self.problem.n_parameters)))
+
+    def value_at_start(self, start: Array | None) -> float:
+        if self._compiled:
+            return self.problem.value_at_start(start)
+        return super().value_at_start(start)
+
+    def accuracies(self, points: Array) -> Array | None:
+        return self.problem.accuracies(points) if self._compiled else super().accuracies(points)
 
     def begin(self, settings: Any, key: Any, given: Any, initial: Any, state: Any) -> None:
         clear(state)
