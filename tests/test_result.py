@@ -287,6 +287,17 @@ def test_a_run_without_noise_says_that_there_is_none():
     assert "epsilon" not in str(result) and "not differentially private" not in str(result)
 
 
+def test_where_the_data_are_others_than_the_papers_eta_the_curvature_is_named():
+    rows = np.random.default_rng(0).normal(size=(60, 3)) * [1, 10, 100]
+    theirs = FederatedData.split(rows, (rows[:, 0] > 0).astype(float), EqualParts(3))
+    named = "or try CurvatureFedEPM, which has no step to choose"
+    with pytest.warns(DivergenceWarning, match=named):
+        run(FedEPM(), theirs, seed=0)
+    with pytest.warns(DivergenceWarning) as caught:
+        run(FedEPM(), datasets.adult(clients=5, seed=3), seed=3)
+    assert named not in str(caught[0].message)
+
+
 def test_what_can_help_is_said_whether_a_parameter_is_proposed_or_not():
     stable = FedEPM(preset="text", mu0=100.0)
     problem = make_problem(stable, datasets.adult(clients=50, seed=0))

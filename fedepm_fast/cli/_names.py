@@ -30,6 +30,8 @@ def with_option_names(error: Exception | str, command: str) -> str:
     options = command_options(command)
     if not options:
         return message
+    if choice := options.get("algorithms", options.get("algorithm")):
+        message = message.replace("CurvatureFedEPM", f"{choice} curvature")
     words = "|".join(sorted(options, key=len, reverse=True))
     message = re.sub(
         rf"(?<![\w./-])({words})='(\w+)'", lambda m: f"{options[m[1]]} {m[2]}", message

@@ -429,6 +429,12 @@ def test_what_is_wrong_with_each_run_is_said_in_options(capsys):
     assert code == 1 and error.startswith("error: fedepm: the run diverged after round ")
     assert "0.6931 at the start, where it was lowest: the parameters do not fit" in error
     assert "a penalty parameter --mu0 of" in error
+    other = "curvature, which has no step to choose, and no noise"
+    assert all(line.endswith(f"; or try --algorithms {other}") for line in err.splitlines())
+    _, _, alone = fedepm(capsys, "run", *where, "--algorithm", "fedepm", "--quiet")
+    assert alone.endswith(f"; or try --algorithm {other}\n")
+    code, _, _ = fedepm(capsys, "compare", *where, "--algorithms", "curvature", "--quiet")
+    assert code == 0
     assert [line[:30] for line in warnings] == [
         "warning: sfedprox: the run div",
         "warning: sfedavg: the run dive",
