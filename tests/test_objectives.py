@@ -232,6 +232,6 @@ def test_products_of_more_rows_than_are_weighted_at_a_time():
     np.testing.assert_allclose(
         _curvature.weighted_gram(a, -w), -(a.T @ (a * w[:, None])), 1e-12, atol=1e-9
     )
-    found = _curvature._root_gram(a, w)
+    found = _curvature.weighted_gram(a, w)
     np.testing.assert_allclose(found, a.T @ (a * w[:, None]), 1e-12, atol=1e-9)
     assert (found == found.T).all()

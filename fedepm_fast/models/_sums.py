@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.validation import check_array, check_int, check_real, prefixed
-from ..objectives._curvature import packed, unpacked, weighted_products
+from ..objectives._curvature import packed, second_moments, unpacked
 from ..preparation._summary import check_format
 from ._measures import poisson_deviance
 
@@ -204,20 +204,6 @@ def point_sums(
         float(weights @ losses), float(weights @ deviance), (features.T @ weighted).T.ravel(),
         hessian, outer,
     )  # fmt: skip
-
-
-def second_moments(features: Any, weights: Array) -> Array:
-    """Sums of rows times themselves, (K * p, K * p), for symmetric weights of shape (d, K, K).
-
-    Rows are an array or of CSR.
-    """
-    p, outputs = features.shape[1], weights.shape[1]
-    found = np.empty((outputs, p, outputs, p))
-    pairs = [(k, h) for k in range(outputs) for h in range(k + 1)]
-    products = weighted_products(features, [weights[:, k, h] for k, h in pairs])
-    for (k, h), block in zip(pairs, products, strict=True):
-        found[k, :, h] = found[h, :, k] = block
-    return found.reshape(outputs * p, outputs * p)
 
 
 def total(parts: Sequence[Any]) -> Any:

@@ -8,7 +8,7 @@ blocks.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,17 +50,26 @@ def hessian(
     problem: Problem, features: Any, labels: Array, weights: Array, reg: float, x: Array
 ) -> Array:
     """The Hessian at x of the rows' weighted losses and a regulariser, shape (n, n)."""
-    outputs, n = problem.objective.n_outputs, problem.data.n_features
+    outputs = problem.objective.n_outputs
     curvature = problem.objective.second_derivative(problem.margins(features, x), labels)
     curvature = curvature.reshape(-1, outputs, outputs)
-    pairs = [(k, h) for k in range(outputs) for h in range(k + 1)]
-    products = weighted_products(features, [curvature[:, k, h] * weights for k, h in pairs])
-    blocks = np.empty((outputs, n, outputs, n))
-    for (k, h), block in zip(pairs, products, strict=True):
-        blocks[k, :, h] = blocks[h, :, k] = block
-    full = blocks.reshape(2 * (problem.n_parameters,))
+    full = second_moments(features, curvature * weights[:, None, None])
     full[np.diag_indices(len(full))] += reg * problem.reg_weights
     return full
+
+
+def second_moments(features: Any, weights: Array) -> Array:
+    """Sums of rows times themselves, (K * p, K * p), for symmetric weights of shape (d, K, K).
+
+    Rows are an array or of CSR.
+    """
+    p, outputs = features.shape[1], weights.shape[1]
+    found = np.empty((outputs, p, outputs, p))
+    pairs = [(k, h) for k in range(outputs) for h in range(k + 1)]
+    products = weighted_products(features, [weights[:, k, h] for k, h in pairs])
+    for (k, h), block in zip(pairs, products, strict=True):
+        found[k, :, h] = found[h, :, k] = block
+    return found.reshape(outputs * p, outputs * p)
 
 
 def weighted_products(features: Any, weights: Sequence[Array]) -> Iterator[Array]:
@@ -82,32 +91,29 @@ def weighted_products(features: Any, weights: Sequence[Array]) -> Iterator[Array
     for first in range(0, d, step):
         rows = features[first : first + step].toarray()
         for total, w in zip(sums, weights, strict=True):
-            total += rows.T @ (rows * w[first : first + step, None])
+            total += weighted_gram(rows, w[first : first + step])
     yield from sums
 
 
 def weighted_gram(a: Array, w: Array) -> Array:
-    """``A' diag(w) A`` of dense rows, some of them at a time."""
-    return _summed(lambda rows, own: rows.T @ (rows * own[:, None]), a, w)
-
-
-def _root_gram(a: Array, w: Array) -> Array:
-    """The same of weights of at least 0: exactly symmetric, and one array less."""
-
-    def gram(rows: Array, own: Array) -> Array:
-        root = rows * np.sqrt(own)[:, None]
-        return np.asarray(root.T @ root)
-
-    return _summed(gram, a, w)
-
-
-def _summed(gram: Callable[[Array, Array], Array], a: Array, w: Array) -> Array:
+    """``A' diag(w) A`` of dense rows, some of them at a time; exactly symmetric if no w < 0."""
+    gram = _root_gram if (w >= 0).all() else _gram
     n = max(a.shape[1], 1)
     step = max(_BLOCK_NUMBERS // n, n)  # what is added up is as large otherwise
     found = gram(a[:step], w[:step])
     for first in range(step, len(a), step):
         found += gram(a[first : first + step], w[first : first + step])
     return found
+
+
+def _gram(rows: Array, w: Array) -> Array:
+    return np.asarray(rows.T @ (rows * w[:, None]))
+
+
+def _root_gram(rows: Array, w: Array) -> Array:
+    """Of one matrix BLAS computes a triangle, which is half of the work."""
+    root = rows * np.sqrt(w)[:, None]
+    return np.asarray(root.T @ root)
 
 
 def packed_hessians(problem: Problem, clients: Any, x: Array) -> Array:
@@ -149,8 +155,7 @@ def _packed_grams(problem: Problem, clients: Any, bend: Array, found: Array) -> 
         own = data.rows_of(i)
         first, last = last, last + (own.stop - own.start)
         a, weights = data.features[own], bend[first:last] * problem.row_weights[own]
-        gram = _root_gram(a, weights) if (weights >= 0).all() else weighted_gram(a, weights)
-        found[row] = gram[rows, columns]
+        found[row] = weighted_gram(a, weights)[rows, columns]
         found[row, diagonal] += problem.reg[i] * penalty
     return found
 
@@ -200,13 +205,9 @@ def bound_block(problem: Problem, i: int | None = None) -> Array:
     curvature = bound_of(problem, "bound of its Hessian")
     rows = slice(None) if i is None else problem.data.rows_of(i)
     weights = curvature * problem.row_weights[rows]
-    a = problem.data.features[rows]
+    a = problem.data.features if i is None else problem.data.client(i)[0]
     with np.errstate(over="ignore", invalid="ignore"):
-        if sparse.issparse(a):
-            scaled = a.multiply(np.sqrt(weights)[:, None]).tocsr()
-            block = (scaled.T @ scaled).toarray()
-        else:
-            block = _root_gram(a, weights)
+        (block,) = weighted_products(a, [weights])
     reg = problem.reg.sum() if i is None else problem.reg[i]
     block[np.diag_indices(len(block))] += reg * _column_weights(problem)
     return _finite(block)
