@@ -18,8 +18,8 @@ from ._floats import floats, floats_of
 MISSING = frozenset(
     ("", "#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 )
-_TRUTH = {"true": 1.0, "false": 0.0}
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+TRUTH = {"true": 1.0, "false": 0.0}
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 #: What one cell that should have been several looks like, or a decimal comma.
 _NUMBERS = re.compile(rf"{NUMBER}(?:(?:\s*[,;|]\s*|\s+){NUMBER})+")
@@ -166,7 +166,7 @@ class Cells:
             return np.nan if cell in missing else number(cell.replace(decimal, "."))
 
         def truth(cell: str) -> float | None:
-            return np.nan if cell in missing else _TRUTH.get(cell.lower())
+            return np.nan if cell in missing else TRUTH.get(cell.lower())
 
         numbers = self._as(word)
         return self._as(truth) if numbers is None else numbers
@@ -181,7 +181,7 @@ class Cells:
         numbers, words = self.numbers, list(self)
         if numbers is None:
             return np.array(words)
-        if words[0].lower() in _TRUTH:
+        if words[0].lower() in TRUTH:
             return numbers.astype(bool)
         try:
             return np.array([int(word) for word in words], dtype=np.int64)
@@ -201,7 +201,7 @@ class Cells:
         words = list(self)
         if len(set(self._written())) > len(set(words)):
             raise ValueError("has names that differ in the blanks around them only")
-        whole = all(map(_INTEGER.fullmatch, words))
+        whole = all(map(INTEGER.fullmatch, words))
         return np.array(words, dtype=np.int64 if whole else np.str_)
 
     def all_numbers(self) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError
-from ..data._cells import MISSING, Cells, number
-from ._levels import TRUTH, Levels, category_text, in_lower_case, is_missing, level_text, named
+from ..data._cells import MISSING, TRUTH, Cells, number
+from ._levels import Levels, category_text, in_lower_case, is_missing, level_text, named
 
 #: What cells of a column are. "missing" is a column without a single value.
 KINDS = ("numeric", "boolean", "category")

@@ -89,10 +89,9 @@ def _categorical(name: str, series: Any) -> Column:
         kept = native.array
         if hasattr(kept, "codes"):
             return CodedColumn(name, kept.codes, list(kept.categories), bool(kept.ordered))
-    is_ordered = type(series.dtype).__name__ == "Enum"
-    column = WordColumn(name, series.to_list())
-    if not is_ordered:
-        return column
+    cells = series.to_list()
+    if type(series.dtype).__name__ != "Enum":
+        return WordColumn(name, cells)
     index = {text: k for k, text in enumerate(series.dtype.categories)}
-    codes = np.array([-1 if cell is None else index[cell] for cell in series.to_list()])
+    codes = np.array([-1 if cell is None else index[cell] for cell in cells])
     return CodedColumn(name, codes, list(index), True)

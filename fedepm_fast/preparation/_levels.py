@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError
-from ..data._cells import is_word
+from ..data._cells import TRUTH, is_word
 
-TRUTH = {"true": 1.0, "false": 0.0}
 #: Levels of a preparation's own.
 OTHER = "(other)"
 MISSING_LEVEL = "(missing)"

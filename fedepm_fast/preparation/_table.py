@@ -17,6 +17,7 @@ from .._common.validation import (
     refuse_masked,
     shown,
 )
+from ..data._cells import INTEGER
 from ._columns import (
     CodedColumn,
     Column,
@@ -29,7 +30,6 @@ from ._levels import LEAVE_OUT
 
 #: The name of the column of ones.
 INTERCEPT = "(intercept)"
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _OF_TIME = re.compile("date|time|duration|period", re.IGNORECASE)
 
 
@@ -166,7 +166,7 @@ class Table:
 def in_order(names: Iterable[str]) -> list[str]:
     """Names sorted; as numbers if all are whole ones."""
     given = list(names)
-    whole = all(map(_INTEGER.fullmatch, given))
+    whole = all(map(INTEGER.fullmatch, given))
     return sorted(given, key=int) if whole else sorted(given)
 
 
@@ -231,22 +231,21 @@ def column_of(name: str, cells: Any) -> Column:
         )
     if (order := ordered_categories(cells)) is not None:
         return CodedColumn(name, getattr(cells, "array", cells).codes, order, True)
-    is_array = hasattr(cells, "__array__")
-    array = np.asarray(cells) if is_array else None
-    if array is None:
+    if hasattr(cells, "__array__"):
+        array = np.asarray(cells)
+    else:
         kinds = set(map(type, cells))
-        if kinds <= {int, float} or kinds == {bool}:
-            try:
-                array = np.array(cells)
-            except OverflowError:
-                array = np.array(cells, dtype=np.float64)
-        else:
+        if not (kinds <= {int, float} or kinds == {bool}):
             return WordColumn(name, list(cells))
+        try:
+            array = np.array(cells)
+        except OverflowError:
+            array = np.array(cells, dtype=np.float64)
     if array.ndim != 1:
         raise ArgumentValueError(
             f"column {name!r}", f"must have one dimension, got shape {array.shape}"
         )
-    if array.dtype.kind in "bui" or array.dtype.kind == "f":
+    if array.dtype.kind in "buif":
         return NumberColumn(name, array)
     if array.dtype.kind in "OUT":
         return WordColumn(name, array.tolist())

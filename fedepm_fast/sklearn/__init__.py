@@ -201,7 +201,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         self.classes_ = classes
         self._learn(
             found, found.v, labels, (plain, weights), objective, tuple(classes.tolist()),
-            rounds=rounds, first=rounds is None,
+            rounds=rounds,
         )  # fmt: skip
         return self
 
@@ -365,7 +365,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
             w[:, -1] += shift
         if loss == "huber":
             objective = Huber(self.beta, delta=delta)
-        self._learn(found, w, y, (weights, weights), objective, rounds=rounds, first=rounds is None)
+        self._learn(found, w, y, (weights, weights), objective, rounds=rounds)
         return self
 
     def predict(self, X: Any) -> Array:

@@ -253,7 +253,6 @@ class FedEPMEstimator(BaseEstimator):
         classes: tuple[Any, ...] | None = None,
         *,
         rounds: int | None,
-        first: bool = True,
     ) -> None:
         """Keep what `model_` is made of: never a row.
 
@@ -269,9 +268,8 @@ class FedEPMEstimator(BaseEstimator):
             In the units of X and y.
         classes : tuple, optional
         rounds : int or None
-            How many were allowed by `partial_fit`.
-        first : bool
-            Whether what is known of earlier rows does not count any more.
+            How many were allowed by `partial_fit`, after which what is known of earlier rows still
+            counts; None for `fit`.
         """
         by_class = getattr(self, "class_weight", None)
         if by_class is not None and not isinstance(by_class, str):
@@ -287,10 +285,11 @@ class FedEPMEstimator(BaseEstimator):
         }  # fmt: skip
         names = getattr(self, "feature_names_in_", None)
         told = None if names is None else tuple(map(str, names))
-        earlier = None if first else getattr(self, "_learned", None)
+        partial = rounds is not None
         self._learned = learned(
             found, w, labels, weights, objective, training, classes=classes, features=told,
-            called=self._called, partial=rounds is not None, earlier=earlier,
+            called=self._called, partial=partial,
+            earlier=getattr(self, "_learned", None) if partial else None,
         )  # fmt: skip
 
     @property
