@@ -16,7 +16,7 @@ from ._columns import Numbers
 from ._disclosure import Guard, thresholds_of
 from ._moments import SecondMoments, aliased
 from ._report import report_of
-from ._rules import ColumnRule, Feature
+from ._rules import ColumnRule, Feature, units_of
 from ._sources import as_table
 from ._summary import check_format
 from ._table import INTERCEPT, Table
@@ -92,11 +92,13 @@ class Prepared:
         With v those of the prepared columns, ``units @ v`` has the same margins on the columns as
         they are in the table: numbers in their own units, 1 where a cell is missing or of a level.
         """
-        scales = np.array([f.scale for f in self.features])
-        found = np.diag(1.0 / np.append(scales, 1.0) if self.intercept else 1.0 / scales)
-        if self.intercept and self.features:
-            found[-1, :-1] = -np.array([f.center for f in self.features]) / scales
-        return found
+        return units_of(*self._scaling, intercept=self.intercept)
+
+    @property
+    def _scaling(self) -> tuple[Numbers, Numbers]:
+        """Centers and scales of the features."""
+        centers, scales = ([getattr(f, k) for f in self.features] for k in ("center", "scale"))
+        return np.array(centers, np.float64), np.array(scales, np.float64)
 
     def in_units(self, w: Numbers) -> Numbers:
         """`units` times coefficients of prepared columns, without the matrix.
@@ -110,10 +112,9 @@ class Prepared:
         ndarray of shape (..., p)
         """
         n = len(self.features)
-        scales = np.array([f.scale for f in self.features])
+        centers, scales = self._scaling
         found = np.array(w, dtype=np.float64)
         if self.intercept:
-            centers = np.array([f.center for f in self.features])
             found[..., -1] += found[..., :n] @ (-centers / scales)
         found[..., :n] *= 1.0 / scales
         return found

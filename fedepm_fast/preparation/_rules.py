@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ._columns import Numbers
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -68,3 +72,14 @@ class ColumnRule:
     reference: str | None = None
     declared: bool = False
     ignore_case: bool = False
+
+
+def units_of(centers: Numbers, scales: Numbers, *, intercept: bool) -> Numbers:
+    """What turns coefficients of columns ``(a - center) / scale`` into those of the columns a.
+
+    A last column of ones, if there is an intercept, takes up the centers.
+    """
+    found = np.diag(1.0 / np.append(scales, np.ones(int(intercept))))
+    if intercept:
+        found[-1, :-1] = -centers / scales
+    return found

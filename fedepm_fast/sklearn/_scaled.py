@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..preparation._rules import units_of
+
 Array = NDArray[np.float64]
 Coefficients = tuple[Array, Array]
 
@@ -50,10 +52,7 @@ class Scaled:
     def units(self, chosen: NDArray[np.bool_]) -> Array:
         """What turns coefficients of chosen new columns, (q,), into those of the table, (q, q)."""
         kept = chosen[: len(self.scale)]
-        found = np.diag(np.append(1.0 / self.scale[kept], np.ones(int(self.intercept))))
-        if self.intercept:
-            found[-1, :-1] = -self.center[kept] / self.scale[kept]
-        return found
+        return units_of(self.center[kept], self.scale[kept], intercept=self.intercept)
 
     def coefficients(self, v: Array) -> Coefficients:
         """Coefficients (K, p) of the table and intercepts (K,), of those of the rows, v (K, .)."""
