@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..data import FederatedData
+from ..data._holding import frozen
 from ..losses import Objective
 from ..models import Inference, Model
 from ..models._diagnosis import notes_of, unbounded
@@ -212,8 +213,11 @@ def _blamed(
         return []
     names = features or tuple(f"x{j + 1}" for j in range(len(found.table.scale)))
     names = (*names, "(intercept)") if found.table.intercept else names
+    rows = found.table.rows
+    if not own.all():
+        rows = frozen(np.compress(own, rows, axis=1))  # so that it is not copied once more
     data = FederatedData(
-        found.table.rows[:, own], labels, found.sizes, sample_weight=weights,
+        rows, labels, found.sizes, sample_weight=weights,
         feature_names=tuple(name for name, held in zip(names, own, strict=True) if held),
     )  # fmt: skip
     return unbounded(Problem(data, objective, training["client_weight"]), w.ravel())

@@ -87,6 +87,7 @@ def scaled(X: Any, order: NDArray[np.intp], weights: Array | None, *, intercept:
     """
     share = np.full(X.shape[0], 1.0) if weights is None else weights
     share = share / share.sum()
+    equal = np.zeros(X.shape[1], dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):  # found below
         if sparse.issparse(X):
             mean, center = X.T @ share, np.zeros(X.shape[1])
@@ -95,12 +96,14 @@ def scaled(X: Any, order: NDArray[np.intp], weights: Array | None, *, intercept:
             mean = share @ X
             center = mean if intercept else np.zeros(X.shape[1])
             squares = np.zeros(X.shape[1])
-            for j in range(X.shape[1]):  # no second table
-                squares[j] = share @ (X[:, j] - center[j]) ** 2
+            for j, column in enumerate(X.T):  # no second table
+                squares[j] = share @ (column - center[j]) ** 2
+                equal[j] = intercept and (column == column[0]).all()
     if not np.isfinite(squares).all():
         raise ValueError("X must have entries whose squares are finite, scale its columns")
     scale = np.sqrt(squares)
-    constant = scale <= _ROUNDING * np.finfo(float).eps * np.abs(center)
+    # The mean of many equal entries may be further off than that.
+    constant = equal | (scale <= _ROUNDING * np.finfo(float).eps * np.abs(center))
     scale[constant] = 1.0
     if sparse.issparse(X):
         rows: Any = sparse.csr_array(X[order])

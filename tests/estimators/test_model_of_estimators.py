@@ -91,6 +91,16 @@ def test_regression(fit_intercept):
     assert found.label == "target" and found.objective.name == "least_squares"
 
 
+@pytest.mark.parametrize("value", [1.0, 0.1, -7.3e5])
+def test_a_constant_column_of_many_rows_has_no_coefficient(value):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=200_000), np.full(200_000, value)])
+    found = FedEPMRegressor(beta=0.0, random_state=0).fit(X, 3 * X[:, 0] + 2)
+    assert found.coef_[1] == 0
+    np.testing.assert_allclose([found.coef_[0], found.intercept_], [3, 2], rtol=1e-12)
+    assert found.model_.prepared.dropped == (("x2", f"constant, {value:.6g} in every row"),)
+
+
 def test_huber_regression_is_in_the_units_of_y():
     X, y = load_diabetes(return_X_y=True)
     estimator = FedEPMRegressor(loss="huber", delta=50.0, beta=0, n_clients=4).fit(X, y)
