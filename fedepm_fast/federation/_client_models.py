@@ -14,6 +14,7 @@ from ..algorithms import CurvatureFedEPM
 from ..algorithms._surrogates import Surrogates
 from ..participation import clients_per_round
 from ._answers import Answer
+from ._rounds import frozen
 
 Array = NDArray[np.float64]
 Clients = NDArray[np.intp]
@@ -154,10 +155,3 @@ class ClientModels:
             first = "models_blocks" if self._algorithm.coordinates == "whitened" else "models_B"
             self.server = self._surrogates(len(self.clients))
             self.server.restore(state, self._models(state[first]))
-
-
-def frozen(x: Array) -> Array:
-    """A copy that nobody writes to."""
-    x = np.array(x, np.float64)
-    x.flags.writeable = False
-    return x

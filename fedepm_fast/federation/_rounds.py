@@ -39,6 +39,13 @@ class Opened(Protocol):
     def clients(self) -> NDArray[np.intp]: ...
 
 
+def frozen(x: Array) -> Array:
+    """A copy that nobody writes to."""
+    x = np.array(x)
+    x.flags.writeable = False
+    return x
+
+
 #: What is kept of an answer until the round ends, and what a round is.
 Kept = TypeVar("Kept")
 OneRound = TypeVar("OneRound", bound=Opened)
@@ -54,6 +61,11 @@ class Rounds(Generic[Kept, OneRound]):
         if algorithm.coverage_rounds is not None:
             for k in range(m, 0, -1):  # so many members there may be
                 algorithm.check_coverage(k)
+        self._folder: Folder | None = None
+        self._clear(m)
+
+    def _clear(self, m: int) -> None:
+        """Nobody has joined, of m clients."""
         self.tau = 0
         self._members = np.zeros(m, bool)
         #: Who will be a member, and what is kept of the first answer.
@@ -66,7 +78,6 @@ class Rounds(Generic[Kept, OneRound]):
         #: Selected clients whose answer was accepted, or refused, in this round.
         self._accepted: dict[int, Kept] = {}
         self._refused: set[int] = set()
-        self._folder: Folder | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -118,12 +129,21 @@ class Rounds(Generic[Kept, OneRound]):
         self._accepted, self._refused = {}, set()
         self._open = opened
 
-    def _name_silent(self) -> None:
-        """Log the selected clients that sent nothing."""
-        assert self._open is not None
+    def _ending(self) -> OneRound:
+        """The open round, which ends: its selected clients that sent nothing are logged."""
+        if self._open is None:
+            raise RuntimeError("no round is open")
         for client in self._open.clients.tolist():
             if client not in self._accepted and client not in self._refused:
                 self.reject(client, "no reply in time")
+        return self._open
+
+    def _forget(self, client: int) -> None:
+        """Nothing counts of who has left."""
+        self._joined.pop(client, None)
+        self._accepted.pop(client, None)
+        self._refused.add(client)
+        self._members[client] = False
 
     def _coverage(self, members: int) -> int | None:
         """In how many rounds so many members all take part."""
@@ -150,6 +170,24 @@ class Rounds(Generic[Kept, OneRound]):
     def _happen(self, event: Event, client: int, scale: float, row: Array | None) -> None:
         raise NotImplementedError
 
+    def _restore(self) -> None:
+        """Be what the folder says; if that cannot be, it is closed."""
+        folder = self._folder
+        assert folder is not None
+        try:
+            self._recall()
+            for event, client, scale, row in folder.entries():
+                self._happen(event, client, scale, row)
+        except BaseException:
+            folder.close()
+            raise
+        if self._members.any():
+            log.info("restored round %d with %d clients", self.tau, self._members.sum())
+
+    def _recall(self) -> None:
+        """Be what the folder says of the end of the last round."""
+        raise NotImplementedError
+
     # Faults -----------------------------------------------------------------------------
 
     def _unknown(self, client: Any) -> str:
@@ -157,6 +195,12 @@ class Rounds(Generic[Kept, OneRound]):
         if not is_int(client) or not 0 <= client < m:
             return f"clients are numbered 0 to {m - 1}, got {client!r}"
         return ""
+
+    def _not_new(self, client: Any) -> str:
+        fault = self._unknown(client)
+        if not fault and (self._members[client] or client in self._joined):
+            fault = "it has joined already"
+        return fault
 
     def _stale(self, tau: Any, client: Any) -> str:
         if self._open is None:

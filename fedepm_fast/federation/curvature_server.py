@@ -30,10 +30,10 @@ from ..algorithms import CurvatureFedEPM
 from ..randomness import CounterRandomness
 from ._answers import Answer, Checker, check_classes, resolve_curvature
 from ._checks import is_int
-from ._client_models import ClientModels, frozen
+from ._client_models import ClientModels
 from ._folder import Event
 from ._models import Models
-from ._rounds import Rounds, log
+from ._rounds import Rounds, frozen
 
 __all__ = ["CurvatureRound", "CurvatureServer"]
 
@@ -122,7 +122,7 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         classes = check_classes(classes, n)
         chosen = resolve_curvature(algorithm, m, n, classes)
         super().__init__(m, chosen, CounterRandomness(seed, trial), sync=sync)
-        self._own, self._shape, self._classes = chosen, (m, n), classes
+        self._shape, self._classes = (m, n), classes
         self._bounded = bool(bounded)
         self._check = Checker(chosen, n, classes, bounded=self._bounded)
         first = np.zeros(n) if start is None else check_array("start", start, shape=(n,))
@@ -132,20 +132,19 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
             self._width = max(self._width, 1 + n + n * (n + 1) // 2)
         self._reset()
         if path is not None:
-            self._folder = self._models = Models(path, self._settings(), self._width)
+            self._folder = Models(path, self._settings(), self._width)
             self._restore()
 
-    _models: Models | None = None
+    algorithm: CurvatureFedEPM
+    _folder: Models | None
 
     def _reset(self) -> None:
         """Nobody has joined."""
         m = self._shape[0]
+        self._clear(m)
         self.tau = 1
-        self._open, self._selection = None, None
-        self._members, self._asked = np.zeros(m, bool), np.zeros(m, bool)
-        self._joined, self._accepted, self._refused = {}, {}, set()
         self._clients = ClientModels(
-            self._own, m, self._first, self._classes, bounded=self._bounded
+            self.algorithm, m, self._first, self._classes, bounded=self._bounded
         )
         #: Who has left of those whose models there are.
         self._left: set[int] = set()
@@ -225,16 +224,13 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
 
         Selected clients that sent nothing are logged; their models stay.
         """
-        if self._open is None:
-            raise RuntimeError("no round is open")
-        self._name_silent()
-        there = set(self._open.clients.tolist()) - self._left
+        there = set(self._ending().clients.tolist()) - self._left
         with self._undone():
             accepted = self._clients.learn(self._accepted, silent=len(self._accepted) < len(there))
             self._members[list(self._joined)] = True
             self._settle()
-            if self._models is not None:
-                self._models.end_round(self._clients.state())
+            if self._folder is not None:
+                self._folder.end_round(self._clients.state())
         self.tau, self._open = self.tau + 1, None
         return accepted
 
@@ -244,9 +240,7 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         That point is `x`, and `tau` is `round_of_x`: 0 before the first round. The client is a
         member at once, or from the end of an open round on.
         """
-        fault = self._unknown(client)
-        if not fault and (self._members[client] or client in self._joined):
-            fault = "it has joined already"
+        fault = self._not_new(client)
         if not fault and (not is_int(tau) or tau != self.round_of_x):
             fault = f"first answer must be of round {self.round_of_x}, got round {tau!r}"
         fault = fault or self._check.first_fault(answer)
@@ -271,10 +265,7 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
     def _happen(self, event: Event, client: int, scale: float, row: Any) -> None:
         n = self._shape[1]
         if event is Event.LEAVE:
-            self._joined.pop(client, None)
-            self._accepted.pop(client, None)
-            self._refused.add(client)
-            self._members[client] = False
+            self._forget(client)
             if client in self._clients.clients:
                 self._left.add(client)
         elif event is Event.OPEN:
@@ -310,33 +301,24 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
     @contextlib.contextmanager
     def _undone(self) -> Iterator[None]:
         """What changes models and fails, as where the disk is full, has not happened."""
-        if self._models is not None:
-            self._models.check_mine()
+        if self._folder is not None:
+            self._folder.check_mine()
         try:
             yield
         except BaseException:
-            if self._models is not None:
+            if self._folder is not None:
                 self._restore()
             raise
 
-    def _restore(self) -> None:
-        """Be what the folder says."""
-        folder = self._models
+    def _recall(self) -> None:
+        folder = self._folder
         assert folder is not None
-        try:
-            self._reset()
-            arrays = folder.read()
-            self.tau = folder.tau + 1
-            if arrays:
-                self._clients.restore(arrays)
-                self._members[self._clients.clients] = True
-            for event, client, scale, row in folder.entries():
-                self._happen(event, client, scale, row)
-        except BaseException:
-            folder.close()
-            raise
-        if self._members.any():
-            log.info("restored round %d with %d clients", self.tau, self._members.sum())
+        self._reset()
+        arrays = folder.read()
+        self.tau = folder.tau + 1
+        if arrays:
+            self._clients.restore(arrays)
+            self._members[self._clients.clients] = True
 
     def _settings(self) -> dict[str, Any]:
         start = zlib.crc32(self._first.tobytes())

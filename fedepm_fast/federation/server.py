@@ -13,7 +13,6 @@ Flower. Driven over all clients they follow ``fedepm_fast.run`` of the same seed
 
 from __future__ import annotations
 
-import logging
 import os
 from functools import partial
 from typing import Any
@@ -27,13 +26,11 @@ from ..kernels.ens import ens
 from ..randomness import CounterRandomness
 from ._checks import resolve, scale_fault, upload_fault
 from ._folder import Event
-from ._rounds import Round, Rounds
+from ._rounds import Round, Rounds, frozen
 from ._server_state import Uploads
 from .aggregation import aggregate
 
 Array = NDArray[Any]
-
-log = logging.getLogger(__name__)
 
 #: The clients' numbers of samples, which no server is told.
 _UNKNOWN = np.empty(0, np.int64)
@@ -128,7 +125,7 @@ class Server(Rounds[float, Round]):
             self.Z = np.zeros((m, n), self.dtype)
         else:
             self._folder = Uploads(path, self._settings(), (m, n), self.dtype)
-            self._restore(self._folder)
+            self._restore()
 
     # What is known ----------------------------------------------------------------------
 
@@ -188,9 +185,7 @@ class Server(Rounds[float, Round]):
 
         Selected clients that sent nothing are logged; their last uploads stay.
         """
-        if self._open is None:
-            raise RuntimeError("no round is open")
-        self._name_silent()
+        self._ending()
         accepted = np.array(sorted(self._accepted), np.intp)
         members, scales = self._members.copy(), self.scales.copy()
         members[list(self._joined)] = True
@@ -211,10 +206,7 @@ class Server(Rounds[float, Round]):
         The client is a member at once, or from the end of an open round on. A private client that
         has been one before sends its last upload, and the `scale` of its noise.
         """
-        fault = self._unknown(client)
-        if not fault and (self._members[client] or client in self._joined):
-            fault = "it has joined already"
-        fault = fault or self._fault(upload)
+        fault = self._not_new(client) or self._fault(upload)
         if not fault and scale is not None:
             fault = scale_fault(self.algorithm, scale)
         if fault:
@@ -233,36 +225,24 @@ class Server(Rounds[float, Round]):
             else:
                 self._joined[client] = scale
         elif event is Event.LEAVE:
-            self._joined.pop(client, None)
-            self._accepted.pop(client, None)
-            self._refused.add(client)
-            self._members[client] = False
+            self._forget(client)
             if self._open is None:
                 self._x = None
         elif event is Event.OPEN:
             members = self.members
             assert row is not None
-            self._begin_round(Round(self.tau, row, members[self._select(len(members))]))
-            self._x = row
+            self._x = frozen(row)
+            self._begin_round(Round(self.tau, self._x, members[self._select(len(members))]))
         else:
             if self._folder is None:  # else the journal has it until the round ends
                 self.Z[client] = row
             self._accepted[client] = scale
 
-    def _restore(self, folder: Uploads) -> None:
+    def _recall(self) -> None:
+        folder = self._folder
+        assert folder is not None
         self.tau, self.Z = folder.tau, folder.Z
         self._members, self.scales = folder.members.copy(), folder.scales.copy()
-        try:
-            for event, client, scale, row in folder.entries():
-                if event is Event.OPEN:
-                    row = row.copy()
-                    row.flags.writeable = False
-                self._happen(event, client, scale, row)
-        except BaseException:
-            folder.close()
-            raise
-        if self._members.any():
-            log.info("restored round %d with %d clients", self.tau, self._members.sum())
 
     # Faults -----------------------------------------------------------------------------
 
