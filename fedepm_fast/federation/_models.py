@@ -37,7 +37,8 @@ class Models(Folder):
         ValueError
             If it is damaged, or of another run.
         """
-        return self._read()
+        arrays, self._at_start = self._at_start, None
+        return self._read() if arrays is None else arrays
 
     def end_round(self, arrays: Mapping[str, Array]) -> None:
         """Make these the state, and begin another round; all on the disk.
@@ -48,9 +49,12 @@ class Models(Folder):
         self._write(self.tau + 1, arrays)
         self._tidy()
 
+    #: What was read to open the folder, until it is asked for.
+    _at_start: dict[str, Array] | None = None
+
     def _restore(self) -> None:
         if (self.path / "state.npz").exists():
-            self._read()
+            self._at_start = self._read()
             path = self._journal_path(self.tau)
             self._use(Journal(path, self._width, self._dtype))
         else:

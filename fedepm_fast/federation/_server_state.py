@@ -68,14 +68,12 @@ class Uploads(Folder):
             At the end of it, if the array is damaged.
         """
         in_journal = np.zeros(self._shape[0], bool)
-        for block in self._journal.blocks():
-            for entry in block:
-                event, client = Event(entry["event"]), int(entry["client"])
-                if event in (Event.JOIN, Event.RECEIVE):
-                    in_journal[client] = True
-                if event is Event.JOIN:
-                    self._sums[client] = entry["sum"]
-                yield Entry(event, client, float(entry["scale"]), entry["row"])
+        for entry in super().entries():
+            if entry.event in (Event.JOIN, Event.RECEIVE):
+                in_journal[entry.client] = True
+            if entry.event is Event.JOIN:
+                self._sums[entry.client] = zlib.crc32(entry.row)
+            yield entry
         for i in np.flatnonzero(self.members & ~in_journal).tolist():
             if zlib.crc32(self.Z[i]) != self._sums[i]:
                 raise ValueError(
