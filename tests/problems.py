@@ -82,3 +82,13 @@ def by_kernels(problem: Problem, i: int, w) -> tuple[float, np.ndarray]:
     client, work = losses.client_kernel(rows), losses.workspace(rows)
     value = client(rows.arrays, i, w, problem.reg[i], True, gradient, work)
     return value, gradient
+
+
+class Told:
+    """A client's objective as a callable, with what its user takes for a Lipschitz constant."""
+
+    def __init__(self, problem, i, lipschitz):
+        self.problem, self.i, self.lipschitz = problem, i, lipschitz
+
+    def __call__(self, x):
+        return self.problem.value(self.i, x), self.problem.gradient(self.i, x)

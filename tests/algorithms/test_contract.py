@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import fedepm
-from problems import small_data
+from problems import Told, small_data
 from scipy import sparse
 
 from fedepm_fast import (
@@ -244,20 +244,10 @@ def test_is_tuned(algorithm):
     assert str(found).startswith((f"{algorithm.name} tuned", f"{algorithm.label} tuned"))
 
 
-class Loss:
-    """A client's objective as a callable."""
-
-    def __init__(self, problem, i):
-        self.problem, self.i, self.lipschitz = problem, i, float(problem.lipschitz()[i])
-
-    def __call__(self, x):
-        return self.problem.value(self.i, x), self.problem.gradient(self.i, x)
-
-
 def test_callables_go_through_the_same_hooks(algorithm):
     data = small_data()
     problem = make_problem(algorithm, data)
-    losses = [Loss(problem, i) for i in range(6)]
+    losses = [Told(problem, i, L) for i, L in enumerate(problem.lipschitz())]
     if algorithm.keeps_models:  # what it knows of curvature is not the same, where it ends is
         got, want = run_callables(algorithm, losses, np.zeros(5)), run(algorithm, data)
         assert got.reasons == want.reasons == ("converged",)

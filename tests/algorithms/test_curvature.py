@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 from curvature_problems import loss, rows, with_loss, zoo
-from problems import LOSSES
+from problems import LOSSES, Told
 from runs import assert_agree, both
 
 from fedepm_fast import (
@@ -270,16 +270,6 @@ def test_with_a_number_for_eta_it_is_fedepm_with_a_small_mu(lam):
 
 
 # What it is told, and what it tells -------------------------------------------------------
-
-
-class Told:
-    """A client's objective as a callable, with what its user takes for a Lipschitz constant."""
-
-    def __init__(self, problem, i, lipschitz):
-        self.problem, self.i, self.lipschitz = problem, i, lipschitz
-
-    def __call__(self, x):
-        return self.problem.value(self.i, x), self.problem.gradient(self.i, x)
 
 
 @pytest.mark.parametrize("wrong", [0.01, 1.0, 100.0])

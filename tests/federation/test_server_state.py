@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from dying import dying
+from full_disk import full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -243,17 +243,6 @@ def test_what_was_waited_for_is_there_or_refused(tmp_path, monkeypatch):
 
 
 # Full disks -----------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def full(size: int) -> Iterator[None]:
-    """No file can grow beyond so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 CALLS: dict[str, Callable[[Server], Any]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,17 @@ class InProcessGrid(flower_grid.InProcessGrid):
 
     def __init__(self, app: Any = None, config: dict[str, Any] | None = None) -> None:
         super().__init__(app or client_app(make_client), M, config)
+
+
+class LateGrid(InProcessGrid):
+    """One node, and after it was asked ten times which there are two more."""
+
+    looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        self.looks += 1
+        self.nodes = {100} if self.looks <= 10 else {100, 101, 102}
+        return super().get_node_ids()
 
 
 def vector(arrays: ArrayRecord) -> np.ndarray:
@@ -302,18 +313,11 @@ def test_clients_join_late_leave_and_return_under_another_node(caplog, monkeypat
 
 
 def test_a_strategy_that_waits_says_so_once(caplog, monkeypatch):
-    grid, federation = InProcessGrid(), strategy(min_clients=3)
-    grid.nodes = {100}
-    polls = iter(range(20))
-
-    def sleep(_: float) -> None:
-        if next(polls) == 10:
-            grid.nodes = {100, 101, 102}
-
-    monkeypatch.setattr(_strategy.time, "sleep", sleep)
+    monkeypatch.setattr(_strategy, "POLL", 0.0)
+    grid, federation = LateGrid(), strategy(min_clients=3)
     federation.start(grid, START, num_rounds=1)
     assert caplog.text.count("waiting for clients: 1 of at least 3") == 1
-    assert federation.restore(START).members.tolist() == [0, 1, 2]
+    assert federation.restore(START).members.tolist() == [0, 1, 2] and grid.looks == 11
 
 
 def test_clients_with_other_parameters_are_told(caplog, monkeypatch):
