@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ._common.text import pairs
 
 if TYPE_CHECKING:
@@ -125,6 +123,8 @@ def advice_on(algorithm: Algorithm, problem: Problem) -> str:
 def why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str:
     """Which argument to blame for an objective that overflows at the first point: the one
     that is furthest beyond ordinary numbers."""
+    import numpy as np  # the command's help needs these words without it
+
     objective, data = problem.objective, problem.data
     values = data.features.data if data.is_sparse else data.features
     sizes = {
