@@ -113,7 +113,7 @@ class Prepared:
         """
         n = len(self.features)
         centers, scales = self._scaling
-        found = np.array(w, dtype=np.float64)
+        found = np.array(w, dtype=np.float64, order="C")  # sums go by the order in memory
         if self.intercept:
             found[..., -1] += found[..., :n] @ (-centers / scales)
         found[..., :n] *= 1.0 / scales
