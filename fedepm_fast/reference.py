@@ -75,6 +75,7 @@ class Reference:
         m = problem.n_clients
         self._everyone, self._sizes = np.arange(m, dtype=np.intp), problem.data.client_sizes
         self._per_round = clients_per_round(algorithm.participation, m)
+        self._told = dict(zip(algorithm.tells, algorithm.told(problem), strict=True))
 
     def compile(self, run: Any, *, stepwise: bool) -> None:
         """Nothing is compiled."""
@@ -123,7 +124,7 @@ class Reference:
         state.x[:] = self.algorithm.aggregate(
             AtServer(
                 tau, state.Z, self._chosen(state), uploaded, self._sizes, state.noise_scale,
-                state.x.copy(), self._shared,
+                state.x.copy(), self._shared, self._told,
             )
         )  # fmt: skip
         return True
@@ -153,6 +154,7 @@ class Reference:
         clients = AtClients(
             tau, x, begin, G, self._sizes[S], lambda row, w: problem.gradient(S[row], w),
             dict(zip(algorithm.keeps, state.kept[:, S], strict=True)), self._shared,
+            {name: of_clients[S] for name, of_clients in self._told.items()},
         )  # fmt: skip
         w, mu = algorithm.local_round(clients)
         self._scale = algorithm.noise_scale(problem, S, gap, G, mu, tau, plan)

@@ -14,7 +14,7 @@ _NOISE_BLOCK = 16_384
 
 
 class ClientProblem(NamedTuple):
-    """What differs from client to client and is given, each of shape (m,)."""
+    """What differs from client to client and is given, of shape (m,) where nothing else is said."""
 
     reg: Array
     """Weight of the regulariser."""
@@ -26,6 +26,8 @@ class ClientProblem(NamedTuple):
     """In private runs: scale of the noise over the sensitivity of an upload."""
     pull: Array
     """In private runs: the regulariser's largest second derivative."""
+    told: Array
+    """What the algorithm's clients tell the server when they join, shape (kinds, m)."""
 
 
 class Settings(NamedTuple):

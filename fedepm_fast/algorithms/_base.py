@@ -150,6 +150,8 @@ class Algorithm:
     keeps: ClassVar[tuple[str, ...]] = ()
     #: What the server sends to the clients beside x: n numbers for each name.
     shares: ClassVar[tuple[str, ...]] = ()
+    #: What each client tells the server of its rows when it joins: a number for each name, `told`.
+    tells: ClassVar[tuple[str, ...]] = ()
     #: Whether its server keeps a model of each client: `server` and `models` stand for the hooks.
     keeps_models: ClassVar[bool] = False
 
@@ -213,6 +215,25 @@ class Algorithm:
     def steps(self, sizes: NDArray[np.int64]) -> Array:
         """The step of clients of so many samples, shape (s,), before what changes with rounds."""
         raise NotImplementedError
+
+    def told(self, problem: Problem) -> Array:
+        """The numbers that clients tell when they join, shape (len(tells), m), in that order.
+
+        Client i's depend on its own rows alone, and on the number of clients.
+        """
+        return np.empty((0, problem.n_clients))
+
+    def gradients_per_round(self, sizes: NDArray[np.int64]) -> Array:
+        """How often clients of so many samples go through their rows in a round, shape (s,)."""
+        return np.full(len(sizes), float(self.local_steps))
+
+    def numbers_sent(self, n: int, taken_part: int) -> int:
+        """Numbers that a client has sent when it has joined and took part so many times."""
+        return len(self.tells) + n * (1 + taken_part)
+
+    def numbers_received(self, n: int, taken_part: int) -> int:
+        """Numbers that it was sent by then, the point at which it began included."""
+        return n + n * (1 + len(self.shares)) * taken_part
 
     # The hooks: what server and clients do in a round ------------------------------------
 
@@ -316,7 +337,8 @@ class Algorithm:
 
 #: Methods that runs ask whatever computes them; all others are hooks, or called by hooks.
 _ASKED_BY_ALL = {
-    "_check_mechanism", "advice", "constants", "describe", "objective", "plan", "resolve", "steps",
+    "_check_mechanism", "advice", "constants", "describe", "gradients_per_round",
+    "numbers_received", "numbers_sent", "objective", "plan", "resolve", "steps", "told",
 }  # fmt: skip
 
 

@@ -62,6 +62,8 @@ class AtServer:
         The server's point of the round before.
     shared : mapping of str to ndarray of shape (n,)
         The algorithm's `shares`: they are written in place, and sent to the clients with x.
+    told : mapping of str to ndarray of shape (m,)
+        What the clients told when they joined, the algorithm's `tells`.
     """
 
     tau: int
@@ -72,6 +74,7 @@ class AtServer:
     scale: Array
     x: Array
     shared: Mapping[str, Array] = field(default_factory=dict)
+    told: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class AtClients:
         The algorithm's `keeps`, zero at first: they are written in place.
     shared : mapping of str to ndarray of shape (n,)
         The server's `shares`.
+    told : mapping of str to ndarray of shape (s,)
+        What they told the server when they joined.
     """
 
     tau: int
@@ -106,3 +111,4 @@ class AtClients:
     gradient: Callable[[int, Array], Array]
     kept: Mapping[str, Array] = field(default_factory=dict)
     shared: Mapping[str, Array] = field(default_factory=dict)
+    told: Mapping[str, Array] = field(default_factory=dict)

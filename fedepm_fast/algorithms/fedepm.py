@@ -132,6 +132,9 @@ class FedEPM(Algorithm):
             aggregation=self.aggregation or AGGREGATIONS[0],
         )
 
+    def gradients_per_round(self, sizes: NDArray[np.int64]) -> Array:
+        return np.ones(len(sizes))
+
     def steps(self, sizes: NDArray[np.int64]) -> Array:
         """``step_i`` of every client, shape (s,)."""
         return 1.0 / sizes if self.step == STEPS[0] else np.ones(len(sizes))

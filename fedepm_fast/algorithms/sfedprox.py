@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .._common.parameters import Around, integer, param, real
 from ._averaging import Averaging, Constants, gradient_stages
 from ._base import PrivacyPlan
@@ -42,6 +45,9 @@ class SFedProx(Averaging):
                 g = clients.gradient(row, v) if q or inner else clients.G[row]
                 v = v - gamma * (g + self.prox * (v - clients.x))
             yield v
+
+    def gradients_per_round(self, sizes: NDArray[np.int64]) -> Array:
+        return self.inner_steps * super().gradients_per_round(sizes)
 
     def stages(self, client: Any) -> tuple[Any, Any]:
         return gradient_stages(client)

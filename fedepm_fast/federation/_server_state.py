@@ -72,7 +72,7 @@ class Uploads(Folder):
             if entry.event in (Event.JOIN, Event.RECEIVE):
                 in_journal[entry.client] = True
             if entry.event is Event.JOIN:
-                self._sums[entry.client] = zlib.crc32(entry.row)
+                self._sums[entry.client] = zlib.crc32(entry.row.data)
             yield entry
         for i in np.flatnonzero(self.members & ~in_journal).tolist():
             if zlib.crc32(self.Z[i]) != self._sums[i]:

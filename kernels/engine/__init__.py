@@ -143,7 +143,7 @@ _STAGES = 5
 _VIEWS = tuple(
     view_of(example)
     for example in (
-        ClientProblem(*[np.empty(0)] * 5),
+        ClientProblem(*[np.empty(0)] * 6)._replace(told=np.empty((0, 0))),
         Settings(0, 0, 0, 0.0, 0.0, 0.0, False, False, np.empty(0), 0, 0.0, 0.0, 0, 0, *[0.0] * 3),
         Key(*[np.uint64(0)] * 6),
         Given(np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0, 0))),
