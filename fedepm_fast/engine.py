@@ -34,9 +34,9 @@ from .stopping import (
     MAX_ROUNDS,
     PRECISION,
     RISE,
-    ReleasedRule,
+    NoRule,
     StoppingRule,
-    TextRule,
+    _BuiltIn,
 )
 
 Array = NDArray[np.float64]
@@ -372,11 +372,8 @@ def _settings(
     constants: Array,
 ) -> arrays.Settings:
     noise = algorithm.noise_model
-    tolerance = variance_tolerance = 0.0
-    if isinstance(stopping, ReleasedRule):
-        tolerance = stopping.tolerance
-    elif isinstance(stopping, TextRule):
-        tolerance, variance_tolerance = stopping.gradient_tolerance, stopping.variance_tolerance
+    rule = stopping if isinstance(stopping, _BuiltIn) and type(stopping) in BUILT_IN else NoRule()
+    tolerance, variance_tolerance = rule.tolerances
     # Compiled code is typed by the types of these: floats must be floats.
     return arrays.Settings(
         local_steps=algorithm.local_steps,
@@ -388,7 +385,7 @@ def _settings(
         standardize=noise.standardize,
         private=noise.private,
         constants=constants,
-        rule=getattr(type(stopping), "number", 0) if type(stopping) in BUILT_IN else loop.NO_RULE,
+        rule=rule.number,
         tolerance=float(tolerance),
         variance_tolerance=float(variance_tolerance),
         max_rounds=max_rounds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ CALLBACK = "callback"
 DIVERGED = "diverged"
 PRECISION = "precision"
 CONVERGED = "converged"
+TARGET = "target"
 
 #: The loop's flag of each condition that it knows.
 FLAGS = {
@@ -28,6 +30,7 @@ FLAGS = {
     RISE: loop.RISE,
     GRADIENT: loop.GRADIENT,
     CONVERGED: loop.CONVERGED,
+    TARGET: loop.TARGET,
     DIVERGED: loop.DIVERGED,
     MAX_ROUNDS: loop.MAX_ROUNDS,
     MAX_ITERATIONS: loop.MAX_ITERATIONS,
@@ -40,6 +43,7 @@ REASONS: dict[str, str] = {
     GRADIENT: "the gradient is small",
     CONVERGED: "converged: a further round would change the objective by next to nothing of what "
     "it was at the start",
+    TARGET: "the objective has come down to the target",
     MAX_ROUNDS: "the number of rounds was reached",
     MAX_ITERATIONS: "the number of iterations was reached",
     CALLBACK: "the callback asked to stop",
@@ -128,18 +132,18 @@ class _BuiltIn(StoppingRule):
 
     number: ClassVar[int]
 
-    def _of_the_loop(
-        self,
-        n: int,
-        m: int,
-        objective: Sequence[float],
-        grad_mean_sq: Sequence[float],
-        *tolerances: float,
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        """What the loop compares with, see `kernels._loop.stops`."""
+        return 0.0, 0.0
+
+    def fired(
+        self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
     ) -> tuple[str, ...]:
         recent, tau = np.zeros((2, 4)), len(objective) - 1
         for row, values in zip(recent, (objective, grad_mean_sq), strict=True):
             row[-min(4, tau + 1) :] = values[-4:]
-        flags = loop.stops(self.number, *(*tolerances, 0.0)[:2], m, n, tau, recent)
+        flags = loop.stops(self.number, *self.tolerances, m, n, tau, recent)
         return tuple(name for name in self.conditions if flags & FLAGS[name])
 
 
@@ -165,10 +169,9 @@ class ReleasedRule(_BuiltIn):
     def __post_init__(self) -> None:
         check_real("tolerance", self.tolerance, low=0.0)
 
-    def fired(
-        self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
-    ) -> tuple[str, ...]:
-        return self._of_the_loop(n, m, objective, grad_mean_sq, self.tolerance)
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        return self.tolerance, 0.0
 
 
 @dataclass(frozen=True)
@@ -191,12 +194,9 @@ class TextRule(_BuiltIn):
         check_real("gradient_tolerance", self.gradient_tolerance, low=0.0)
         check_real("variance_tolerance", self.variance_tolerance, low=0.0)
 
-    def fired(
-        self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
-    ) -> tuple[str, ...]:
-        return self._of_the_loop(
-            n, m, objective, grad_mean_sq, self.gradient_tolerance, self.variance_tolerance
-        )
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        return self.gradient_tolerance, self.variance_tolerance
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,6 @@ class NoRule(_BuiltIn):
 
     name: ClassVar[str] = "none"
     number: ClassVar[int] = loop.NO_RULE
-
-    def fired(
-        self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
-    ) -> tuple[str, ...]:
-        return ()
 
 
 @dataclass(frozen=True)
@@ -224,20 +219,61 @@ class ConvergedRule(_BuiltIn):
     number: ClassVar[int] = loop.CONVERGED_RULE
     conditions: ClassVar[tuple[str, ...]] = (CONVERGED,)
 
-    def fired(
-        self, n: int, m: int, objective: Sequence[float], grad_mean_sq: Sequence[float]
-    ) -> tuple[str, ...]:
-        return ()
+
+@dataclass(frozen=True)
+class TargetRule(_BuiltIn):
+    """Stop as soon as ``f(x)/m`` is at most a number.
+
+    That is how algorithms are compared: by what each of them spends until f is as low as that.
+
+    Parameters
+    ----------
+    target : float
+        Of f/m, finite. Round 0, where nothing has been done, counts as well.
+    """
+
+    target: float
+    name: ClassVar[str] = "target"
+    number: ClassVar[int] = loop.TARGET_RULE
+    conditions: ClassVar[tuple[str, ...]] = (TARGET,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", check_real("target", self.target))
+
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        return self.target, 0.0
 
 
 #: Exactly these: the loop does not know what a subclass does.
-BUILT_IN: tuple[type[_BuiltIn], ...] = (ReleasedRule, TextRule, NoRule, ConvergedRule)
+BUILT_IN: tuple[type[_BuiltIn], ...] = (
+    ReleasedRule,
+    TextRule,
+    NoRule,
+    ConvergedRule,
+    TargetRule,
+)
 #: The rules by name, for sweeps, specifications and the command line.
 RULES: dict[str, type[StoppingRule]] = {rule.name: rule for rule in BUILT_IN}
 
 
-def as_rule(stopping: str | StoppingRule) -> StoppingRule:
-    """Return `stopping`, or the rule registered under that name with its defaults."""
+def as_rule(stopping: str | StoppingRule, **parameters: Any) -> StoppingRule:
+    """Return `stopping`, or the rule registered under that name with these parameters.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name, or a parameter without a default is missing.
+    """
     if isinstance(stopping, StoppingRule):
         return stopping
-    return RULES[check_choice("stopping", stopping, RULES)]()
+    kind: Any = RULES[check_choice("stopping", stopping, RULES)]
+    for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        if field.name not in parameters and field.default is dataclasses.MISSING:
+            raise ValueError(
+                f"stopping must say which {field.name}, got {stopping!r} alone: in Python "
+                f"{kind.__name__}({field.name}=...), in a specification "
+                f'{{rule = "{stopping}", {field.name} = ...}}'
+            )
+    made: StoppingRule = kind(**parameters)
+    return made

@@ -36,9 +36,11 @@ SPOILT = 64
 OVERFLOW = 128
 #: The server expects nothing of further rounds.
 CONVERGED = 256
+#: The objective is low enough.
+TARGET = 512
 
 #: Stopping rules.
-NO_RULE, RELEASED_RULE, TEXT_RULE, CONVERGED_RULE = 0, 1, 2, 3
+NO_RULE, RELEASED_RULE, TEXT_RULE, CONVERGED_RULE, TARGET_RULE = 0, 1, 2, 3, 4
 
 
 def make_loop(
@@ -98,6 +100,8 @@ def make_loop(
             settled = n * variance_tolerance / (1.0 + abs(f))
             if tau >= 3 and variance(recent[0]) <= settled:
                 flags |= VARIANCE
+        elif rule == TARGET_RULE and f / m <= tolerance:
+            flags |= TARGET
         return flags
 
     def rounds(

@@ -21,6 +21,7 @@ from fedepm_fast import (
     FedEPM,
     FederatedData,
     Result,
+    Scaffold,
     SFedAvg,
     SFedProx,
     Sweep,
@@ -32,7 +33,7 @@ from fedepm_fast import (
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.objectives import Logistic, as_objective
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
-from fedepm_fast.stopping import RULES, NoRule, ReleasedRule, StoppingRule, TextRule
+from fedepm_fast.stopping import RULES, NoRule, ReleasedRule, StoppingRule, TargetRule, TextRule
 
 ALGORITHMS = (FedEPM, SFedAvg, SFedProx)
 
@@ -232,6 +233,34 @@ def test_own_rule(below):
     assert_agree(*both(FedEPM(mu0=5.0, noise="none"), data, stopping=rule, max_rounds=9))
     # Each of 108 steps of this rate, far beyond what is stable, multiplies what rounding left.
     assert_agree(*both(SFedAvg(learning_rate=1e3), data, stopping=rule, max_rounds=9), rtol=1e-8)
+
+
+def test_target_rule():
+    data = small_data()
+    for algorithm in (FedEPM(mu0=5.0, noise="none"), SFedAvg(learning_rate=0.1), Scaffold()):
+        whole = run(algorithm, data, rounds=9)
+        f = whole.history["objective"] / whole.n_clients
+        for tau in (0, 4, 9):
+            target = float(f[tau]) + 1e-12  # the reference agrees to rounding
+            rule, first = TargetRule(target), int(np.argmax(f <= target))
+            for result in both(algorithm, data, stopping=rule, max_rounds=9):
+                assert (result.rounds, result.reasons) == (first, ("target",)), algorithm.name
+                assert result.message.startswith("the objective has come down to the target")
+        never = run(algorithm, data, stopping=TargetRule(float(f.min()) - 1.0), max_rounds=9)
+        assert never.reasons == ("max_rounds",)
+        assert np.array_equal(never.x, whole.x)
+
+
+def test_target_rule_in_sweeps(tmp_path):
+    cells = Sweep(FedEPM(noise="none"), "adult", clients=20, stopping=TargetRule(0.6))
+    table = sweep(cells, store=tmp_path / "s.sqlite", progress=False).table()
+    assert table["reasons"] == ["target"] and table["target"] == [0.6]
+    assert table["mean_objective"][0] <= 0.6
+    given = {"algorithm": {"noise": "none"}, "data": {"clients": 20}}
+    same = Sweep.from_dict({**given, "stopping": {"rule": "target", "target": 0.6}})
+    assert same[0].run_id == cells[0].run_id
+    with pytest.raises(ValueError, match="stopping must say which target"):
+        Sweep.from_dict({**given, "stopping": "target"})
 
 
 def test_reasons_of_an_own_rule(tmp_path, monkeypatch):

@@ -8,9 +8,11 @@ import pytest
 from fedepm_fast.stopping import (
     GRADIENT,
     RISE,
+    TARGET,
     VARIANCE,
     NoRule,
     ReleasedRule,
+    TargetRule,
     TextRule,
     as_rule,
 )
@@ -68,3 +70,16 @@ def test_no_rule_and_names():
         as_rule("paper")
     with pytest.raises(ValueError, match="tolerance must be"):
         ReleasedRule(tolerance=-1)
+
+
+def test_target_rule():
+    rule = TargetRule(0.5)
+    assert rule.fired(14, 4, [9.0, 2.1], BIG[:2]) == ()
+    assert rule.fired(14, 4, [9.0, 2.0], BIG[:2]) == (TARGET,)  # f/m is the target itself
+    assert rule.fired(14, 4, [1.0], BIG[:1]) == (TARGET,)
+    assert TargetRule(-3).target == -3.0  # a loss may be negative
+    for wrong in (np.nan, np.inf, "low"):
+        with pytest.raises((TypeError, ValueError), match="target must be"):
+            TargetRule(wrong)
+    with pytest.raises(ValueError, match="stopping must say which target, got 'target' alone"):
+        as_rule("target")

@@ -16,7 +16,7 @@ from ..algorithms import ALGORITHMS, Algorithm
 from ..data import sources
 from ..mechanisms import MECHANISMS, as_mechanism
 from ..objectives import OBJECTIVES, Objective, as_objective
-from ..stopping import RULES, StoppingRule
+from ..stopping import RULES, StoppingRule, as_rule
 from ._cells import Cell
 
 #: What a cell has of its own, beside algorithm, source and objective.
@@ -129,7 +129,7 @@ def _rule(value: Any) -> StoppingRule:
     given = dict(value) if isinstance(value, Mapping) else {"rule": value}
     kind = RULES[check_choice("stopping", given.pop("rule", None), RULES)]
     _check_keys(given, list(parameters(kind)), f" of the stopping rule {kind.name!r}")
-    return kind(**given)
+    return as_rule(kind.name, **given)
 
 
 class Reader:
