@@ -76,7 +76,7 @@ class Result:
     total_time : float
         TCT, seconds; like all times without what the kernels took to compile or to load.
     settings : dict
-        What ended the run, and with a mechanism what each client spent.
+        What ended the run, with a mechanism what each client spent, and the clients' ``work``.
     versions : dict
         Of this package, Python and the libraries that matter.
     start_objective : float
@@ -144,6 +144,16 @@ class Result:
         """LCT: mean over the rounds of the selected clients' computing time, seconds."""
         worked = self.history["local_time"][: self.rounds]
         return float(worked.mean()) if len(worked) else 0.0
+
+    @property
+    def work(self) -> dict[str, float]:
+        """What the clients computed and sent, all rounds and clients together.
+
+        ``gradients``: how often they went through their rows, a gradient of half of them counts
+        0.5. ``bytes_up`` to the server and ``bytes_down`` from it, numbers as float64. Counted by
+        what the algorithm says of a round; empty in files of versions that did not record it.
+        """
+        return dict(self.settings.get("work", {}))
 
     @property
     def snr(self) -> float:

@@ -16,9 +16,11 @@ from . import engine as engines
 from ._common.validation import check_array, check_choice, check_int
 from ._words import advice_on, why_it_overflows
 from .algorithms import PRESETS, Algorithm
+from .algorithms._work import work_of
 from .callbacks import Callback
 from .data import FederatedData
 from .objectives import Objective, Problem, as_objective
+from .participation import clients_per_round
 from .private_runs import rules_for
 from .randomness import CounterRandomness, GivenRandomness
 from .result import DivergenceWarning, Result
@@ -301,7 +303,11 @@ def make_result(
     slack: float,
 ) -> Result:
     """The result of a finished run of the resolved `algorithm`; a warning if it went wrong."""
-    given = isinstance(source, GivenRandomness)
+    given, rounds = isinstance(source, GivenRandomness), len(history["objective"]) - 1
+    m0 = clients_per_round(algorithm.participation, problem.n_clients)
+    took_part = sum(map(len, source.selected[:rounds])) if given else m0 * rounds
+    sizes = problem.data.client_sizes
+    settings["work"] = work_of(algorithm, sizes, problem.n_parameters, took_part)._asdict()
     result = Result(
         algorithm=algorithm.describe(),
         objective=problem.describe(),
@@ -312,7 +318,7 @@ def make_result(
         x=outcome.x,
         W=outcome.W,
         Z=outcome.Z,
-        rounds=len(history["objective"]) - 1,
+        rounds=rounds,
         reasons=outcome.reasons,
         history=history,
         snr_clients=outcome.snr_clients,

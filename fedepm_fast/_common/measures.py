@@ -109,6 +109,9 @@ _ALL = (
         "intercept", kind=bool, of="summary",
         entry=lambda result: False if "beta" in result.objective else None,
     ),
+    Measure("gradients", of="summary", entry=lambda result: result.work.get("gradients")),
+    Measure("bytes_up", of="summary", entry=lambda result: result.work.get("bytes_up")),
+    Measure("bytes_down", of="summary", entry=lambda result: result.work.get("bytes_down")),
     Measure("message", kind=str, of="summary"),
     Measure("ended_above_start", kind=bool, of="summary"),
     Measure("ended_above_best", kind=bool, of="summary"),
@@ -120,8 +123,8 @@ MEASURES = {measure.name: measure for measure in _ALL}
 _SUMMARY = (
     "algorithm", "mean_objective", "start_objective", "best_objective", "best_round", "rounds",
     "iterations", "accuracy", "largest_class", "intercept", "snr", "total_time", "local_time",
-    "grad_mean_sq", "reasons", "message", "diverged", "ended_above_start", "ended_above_best",
-    "warning", "guarantee",
+    "gradients", "bytes_up", "bytes_down", "grad_mean_sq", "reasons", "message", "diverged",
+    "ended_above_start", "ended_above_best", "warning", "guarantee",
 )  # fmt: skip
 
 #: Names of what is kept of a run beside its history, in this order.

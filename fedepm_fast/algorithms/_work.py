@@ -1,0 +1,62 @@
+"""What the clients of a run computed and sent, counted and not measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._base import Algorithm
+
+
+class Work(NamedTuple):
+    """Of all clients together."""
+
+    gradients: float
+    """How often they went through their rows."""
+    bytes_up: float
+    """To the server."""
+    bytes_down: float
+    """From the server to those of each round."""
+
+
+#: Of a number that is sent.
+_BYTES = 8
+
+
+def work_of(
+    algorithm: Algorithm, sizes: NDArray[np.int64], n: int, participations: float
+) -> Work:
+    """The work of clients of so many samples that took part so many times together.
+
+    Which of them took part is not asked: a client counts as the mean of all, which is exact
+    where all clients do the same in a round.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        Resolved.
+    sizes : ndarray of shape (m,)
+        The clients' numbers of samples.
+    n : int
+        Parameters.
+    participations : float
+        Of all clients and rounds together; the first answers of all to a server that keeps
+        models are beside them.
+    """
+    m = len(sizes)
+    each = float(np.mean(algorithm.gradients_per_round(sizes)))
+
+    def total(numbers: Callable[[int, int], int]) -> float:
+        before = math.floor(participations / m)
+        share = participations / m - before
+        return _BYTES * m * ((1 - share) * numbers(n, before) + share * numbers(n, before + 1))
+
+    return Work(
+        each * (participations + m * algorithm.keeps_models),
+        total(algorithm.numbers_sent),
+        total(algorithm.numbers_received),
+    )
