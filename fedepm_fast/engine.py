@@ -196,8 +196,8 @@ class _Compiled:
             problem.rows, *stages, law=noise.law.rows, private=noise.private
         )
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
-        steps, told = algorithm.steps(problem.data.client_sizes), algorithm.told(problem)
-        self.clients = arrays.ClientProblem(problem.reg, steps, *bounds, np.ascontiguousarray(told))
+        steps, told = algorithm.steps(problem.data.client_sizes), algorithm.known(problem)
+        self.clients = arrays.ClientProblem(problem.reg, steps, *bounds, told)
         self.constants = np.array(algorithm.constants(problem.n_parameters, plan), np.float64)
         self.workspace: Any = workspace(problem.rows)
         self.begin, self.rounds = self._engine.begin, self._engine.rounds

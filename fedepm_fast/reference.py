@@ -75,7 +75,7 @@ class Reference:
         m = problem.n_clients
         self._everyone, self._sizes = np.arange(m, dtype=np.intp), problem.data.client_sizes
         self._per_round = clients_per_round(algorithm.participation, m)
-        self._told = dict(zip(algorithm.tells, algorithm.told(problem), strict=True))
+        self._told = dict(zip(algorithm.tells, algorithm.known(problem), strict=True))
 
     def compile(self, run: Any, *, stepwise: bool) -> None:
         """Nothing is compiled."""

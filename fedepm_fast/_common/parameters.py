@@ -51,6 +51,11 @@ def choice(options: Iterable[str]) -> Check:
     return Check("check_choice", (tuple(options),))
 
 
+def number_or(*words: str, **bounds: Any) -> Check:
+    """A finite number, in the interval of `check_real`, or one of some strings."""
+    return Check("check_number_or", (words,), tuple(bounds.items()))
+
+
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that only counts as such."""
     if not isinstance(value, bool):
@@ -130,6 +135,11 @@ class Parameter:
             return None
         words = re.findall(r"\w+", self.annotation)
         return next((_KINDS[word] for word in words if word in _KINDS), None)
+
+    @property
+    def is_number_or_text(self) -> bool:
+        """Whether its values are numbers or words."""
+        return {"str", "float"} <= set(re.findall(r"\w+", self.annotation))
 
     @property
     def several(self) -> bool:

@@ -36,6 +36,7 @@ __all__ = [
     "check_choice",
     "check_finite",
     "check_int",
+    "check_number_or",
     "check_parameters",
     "check_real",
     "check_values",
@@ -80,6 +81,20 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
             name, f"must be one of {', '.join(map(repr, options))}, got {value!r}"
         )
     return value
+
+
+def check_number_or(name: str, value: Any, words: Iterable[str], **bounds: Any) -> Any:
+    """Return `value` if it is one of the `words`, else the number that it is or, as text, says."""
+    options = list(words)
+    if isinstance(value, str) and value not in options:
+        try:
+            value = float(value)
+        except ValueError:
+            allowed = " or ".join(map(repr, options))
+            raise ArgumentValueError(
+                name, f"must be a number or {allowed}, got {value!r}"
+            ) from None
+    return value if isinstance(value, str) else check_real(name, value, **bounds)
 
 
 def check_parameters(of: str, given: Iterable[str], known: Sequence[str]) -> None:

@@ -29,8 +29,29 @@ class Constants(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Averaging(Algorithm, abstract=True):
-    """What the baselines share: the server averages the newly selected clients' uploads.
+class LocalSteps(Algorithm, abstract=True):
+    """Algorithms whose clients take local steps that start at the server's point."""
+
+    def round_start(self, W: Array, Z: Array, x: Array) -> Array:
+        return np.broadcast_to(x, W.shape)
+
+    def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
+        """The local iterates of the client in a row, starting from x."""
+        raise NotImplementedError
+
+    def local_round(self, clients: AtClients) -> tuple[Array, Array]:
+        new, gap = np.empty(clients.W.shape), np.empty(clients.W.shape)
+        for row in range(len(new)):
+            # Iteration k's mu takes the gap before that step, hence the last two iterates.
+            *before, new[row] = deque(self.iterates(clients, row), maxlen=2)
+            gap[row] = before[0] - clients.x if before else 0.0
+        last = (clients.tau + 1) * self.local_steps - 1
+        return new, penalty_parameter(gap, last, self.mu0, self.c, self.alpha)
+
+
+@dataclass(frozen=True)
+class Averaging(LocalSteps, abstract=True):
+    """What the paper's baselines share: the server averages the newly selected clients' uploads.
 
     Parameters
     ----------
@@ -62,26 +83,10 @@ class Averaging(Algorithm, abstract=True):
     def rate(self, clients: AtClients, row: int) -> float:
         """``gamma_i`` of the client in a row."""
         size = clients.sizes[row]
-        return learning_rate(self.learning_rate, size, self.local_steps, clients.tau)
+        return float(learning_rate(self.learning_rate, size, self.local_steps, clients.tau))
 
     def aggregate(self, server: AtServer) -> Array:
         return server.Z[server.selected].mean(axis=0)
-
-    def round_start(self, W: Array, Z: Array, x: Array) -> Array:
-        return np.broadcast_to(x, W.shape)
-
-    def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
-        """The local iterates of the client in a row, starting from x."""
-        raise NotImplementedError
-
-    def local_round(self, clients: AtClients) -> tuple[Array, Array]:
-        new, gap = np.empty(clients.W.shape), np.empty(clients.W.shape)
-        for row in range(len(new)):
-            # Iteration k's mu takes the gap before that step, hence the last two iterates.
-            *before, new[row] = deque(self.iterates(clients, row), maxlen=2)
-            gap[row] = before[0] - clients.x if before else 0.0
-        last = (clients.tau + 1) * self.local_steps - 1
-        return new, penalty_parameter(gap, last, self.mu0, self.c, self.alpha)
 
 
 def learning_rate(scale: float, size: Any, local_steps: int, tau: int) -> Any:

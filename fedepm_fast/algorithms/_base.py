@@ -23,7 +23,7 @@ from .._common.parameters import (
     real,
 )
 from .._common.registry import Registry
-from .._common.validation import check_choice
+from .._common.validation import check_array, check_choice
 from ..mechanisms import Mechanism, PrivacyPlan, privacy_plan
 from ..noise import NOISE_MODELS
 from ..objectives import REGULARIZERS, Objective, Problem
@@ -223,6 +223,19 @@ class Algorithm:
         """
         return np.empty((0, problem.n_clients))
 
+    def agreed(self, told: Array) -> Array:
+        """What the server makes of these numbers and says to each client: hooks and stages know it.
+
+        By default they are as they were told.
+        """
+        return told
+
+    def known(self, problem: Problem) -> Array:
+        """The numbers that were told and agreed, shape (len(tells), m), checked."""
+        shape = (len(self.tells), problem.n_clients)
+        found = check_array("told", self.told(problem), shape=shape)
+        return check_array("agreed", self.agreed(found), shape=shape)
+
     def gradients_per_round(self, sizes: NDArray[np.int64]) -> Array:
         """How often clients of so many samples go through their rows in a round, shape (s,)."""
         return np.full(len(sizes), float(self.local_steps))
@@ -337,7 +350,7 @@ class Algorithm:
 
 #: Methods that runs ask whatever computes them; all others are hooks, or called by hooks.
 _ASKED_BY_ALL = {
-    "_check_mechanism", "advice", "constants", "describe", "gradients_per_round",
+    "_check_mechanism", "advice", "agreed", "constants", "describe", "gradients_per_round",
     "numbers_received", "numbers_sent", "objective", "plan", "resolve", "steps", "told",
 }  # fmt: skip
 

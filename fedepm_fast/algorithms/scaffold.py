@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._common.parameters import param, real
-from ._averaging import Averaging, learning_rate
+from .._common.parameters import Around, number_or, param, real
+from ..objectives import Problem
 from ._base import PrivacyPlan
+from ._rates import LIPSCHITZ, CommonRate
 from ._views import Array, AtClients, AtServer
 
 
 @dataclass(frozen=True)
-class Scaffold(Averaging):
+class Scaffold(CommonRate):
     """SCAFFOLD with control variates of option II (Karimireddy et al. 2020).
 
     Clients that differ drift apart in their local steps; ``c - c_i``, the gradient that the server
@@ -28,10 +28,18 @@ class Scaffold(Averaging):
 
     Parameters
     ----------
+    learning_rate : float or "lipschitz"
+        The step gamma_i is ``learning_rate * d_i / sqrt(2*k0 + tau)``, that of the paper on FedEPM;
+        or, the same for all clients, one over the largest bound of their curvature.
     server_rate : float
         The server's step ``x <- x + server_rate * (mean of z_i - x)``, above 0.
     """
 
+    learning_rate: str | float = param(
+        2.0, check=number_or("lipschitz", low=0.0, open_low=True), search=Around(30.0, 30.0),
+        symbol=r"$\gamma$", metavar="RATE", help="Scale of the gradient steps, a number or "
+        "lipschitz: steps of one over the largest bound of the clients' curvature",
+    )  # fmt: skip
     server_rate: float = param(
         1.0, check=real(low=0.0, open_low=True), symbol=r"$\eta_g$", label=r"server's step",
         help="step of SCAFFOLD's server towards the mean of the uploads",
@@ -39,9 +47,20 @@ class Scaffold(Averaging):
 
     name: ClassVar[str] = "scaffold"
     label: ClassVar[str] = "SCAFFOLD"
-    tuned: ClassVar[tuple[str, ...]] = ("learning_rate", "local_steps")
     keeps: ClassVar[tuple[str, ...]] = ("c_i",)
     shares: ClassVar[tuple[str, ...]] = ("c",)
+
+    def told(self, problem: Problem) -> Array:
+        if self.learning_rate == LIPSCHITZ:
+            return super().told(problem)
+        sizes = problem.data.client_sizes.astype(np.float64)
+        return (self.rate_scale * (float(self.learning_rate) * sizes))[None]
+
+    def agreed(self, told: Array) -> Array:
+        return super().agreed(told) if self.learning_rate == LIPSCHITZ else told
+
+    def divisor(self, tau: int) -> float:
+        return 1.0 if self.learning_rate == LIPSCHITZ else math.sqrt(2 * self.local_steps + tau)
 
     def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
         """``w <- w - gamma_i * (grad f_i(w) - c_i + c)``, from x."""
@@ -51,21 +70,21 @@ class Scaffold(Averaging):
             w = w - gamma * (g - clients.kept["c_i"][row] + clients.shared["c"])
             yield w
 
-    def change(self, c: Array, x: Array, Z: Array, sizes: NDArray[np.int64], tau: int) -> Array:
+    def change(self, c: Array, x: Array, Z: Array, rates: Array, tau: int) -> Array:
         """``(x - z_i) / (k0 * gamma_i) - c`` of uploads of round `tau`, by which c_i changes."""
-        gamma = learning_rate(self.learning_rate, sizes, self.local_steps, tau)
+        gamma = rates / self.divisor(tau)
         return (x - Z) / (self.local_steps * gamma)[:, None] - c
 
     def upload(self, clients: AtClients, W: Array, noise: Array) -> Array:
         c, z = clients.shared["c"], W + noise
-        clients.kept["c_i"][:] += self.change(c, clients.x, z, clients.sizes, clients.tau)
+        clients.kept["c_i"][:] += self.change(c, clients.x, z, clients.told["rate"], clients.tau)
         return z
 
     def aggregate(self, server: AtServer) -> Array:
         if not len(server.uploaded):
             return server.Z.mean(axis=0)
         c, x, Z = server.shared["c"], server.x, server.Z[server.uploaded]
-        change = self.change(c, x, Z, server.sizes[server.uploaded], server.tau - 1)
+        change = self.change(c, x, Z, server.told["rate"][server.uploaded], server.tau - 1)
         c += change.sum(axis=0) / len(server.Z)
         return x + self.server_rate * (Z.mean(axis=0) - x)
 
@@ -73,7 +92,8 @@ class Scaffold(Averaging):
         return _stages(client)
 
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
-        return Constants(self.c, self.alpha, self.server_rate)
+        decays = float(self.learning_rate != LIPSCHITZ)
+        return Constants(self.c, self.alpha, self.server_rate, decays)
 
 
 class Constants(NamedTuple):
@@ -82,6 +102,7 @@ class Constants(NamedTuple):
     c: float
     alpha: float
     server_rate: float
+    decays: float
 
 
 @functools.cache
@@ -95,7 +116,8 @@ def _stages(client: Any) -> tuple[Any, Any]:
     @stage
     def aggregate(rows, problem, settings, key, given, state, tau):
         (m, n), x, c, k0 = state.Z.shape, state.x, state.shared[0], settings.local_steps
-        count, rate = state.n_uploaded[0], read(settings.constants).server_rate
+        k, count = read(settings.constants), state.n_uploaded[0]
+        divisor = math.sqrt(2.0 * k0 + tau - 1) if k.decays else 1.0
         total, change = np.zeros(n), np.zeros(n)
         if count == 0:
             for i in range(m):
@@ -106,7 +128,7 @@ def _stages(client: Any) -> tuple[Any, Any]:
             return True
         for i in state.uploaded[:count]:
             z, own = state.Z[i], state.kept[0, i]
-            step = k0 * (problem.step[i] / math.sqrt(2.0 * k0 + tau - 1))
+            step = k0 * (problem.told[0, i] / divisor)
             for j in range(n):
                 by = (x[j] - z[j]) / step - c[j]
                 own[j] += by
@@ -114,17 +136,18 @@ def _stages(client: Any) -> tuple[Any, Any]:
                 total[j] += z[j]
         for j in range(n):
             c[j] += change[j] / m
-            x[j] += rate * (total[j] / count - x[j])
+            x[j] += k.server_rate * (total[j] / count - x[j])
         return True
 
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
         k, k0, x, c = read(settings.constants), settings.local_steps, state.x, state.shared[0]
         mu_at_x = settings.mu0 * math.pow(k.alpha, float((tau + 1) * k0))
+        divisor = math.sqrt(2.0 * k0 + tau) if k.decays else 1.0
         gradient, finite = np.empty_like(x), True
         for i in state.selected[: state.n_selected[0]]:
             w, g, own, gap = state.W[i], state.G[i], state.kept[0, i], 0.0
-            gamma = problem.step[i] / math.sqrt(2.0 * k0 + tau)
+            gamma = problem.told[0, i] / divisor
             for j in range(x.size):
                 w[j] = x[j] - gamma * (g[j] - own[j] + c[j])
             for q in range(1, k0):

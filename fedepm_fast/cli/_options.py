@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -114,7 +115,7 @@ def _options(things: Mapping[str, Mapping[str, Parameter]]) -> dict[str, Paramet
 
 
 def _merged(of: Mapping[str, Parameter], things: int) -> Parameter:
-    first = next(iter(of.values()))
+    first = next((p for p in of.values() if p.is_number_or_text), next(iter(of.values())))
     texts: dict[str, list[str]] = {}
     for thing, parameter in of.items():
         text = parameter.help
@@ -212,7 +213,10 @@ def command(function: Command, *, whole: bool = True) -> Command:
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
-    """What an option was given, several numbers as a tuple."""
+    """What an option was given: several numbers as a tuple, and one as a number."""
+    if parameter.is_number_or_text and isinstance(value, str):
+        with suppress(ValueError):
+            return float(value)
     if not (parameter.several and isinstance(value, str)):
         return value
     try:

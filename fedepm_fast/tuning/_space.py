@@ -149,7 +149,7 @@ def _axis(name: str, given: Any, algorithm: Algorithm, objective: Objective) -> 
         with prefixed(f"{where}:"):
             if number is int and value is not None:
                 value = check_int(name, value)
-            elif number is float and value is not None:
+            elif number is float and value is not None and not isinstance(value, str):
                 value = check_real(name, value)
             made = dataclasses.replace(owner, **{name: value})
         return getattr(made, name)

@@ -93,7 +93,9 @@ def test_numbers_of_a_run(weighted):
     found = weighted(local_steps=3)
     assert (found.numbers_sent(10, 4), found.numbers_received(10, 4)) == (52, 50)
     scaffold = ALGORITHMS["scaffold"](local_steps=3)
-    assert (scaffold.numbers_sent(10, 4), scaffold.numbers_received(10, 4)) == (50, 90)
+    assert (scaffold.numbers_sent(10, 4), scaffold.numbers_received(10, 4)) == (51, 90)
+    common = ALGORITHMS["scaffold"](local_steps=3, learning_rate="lipschitz")
+    assert (common.numbers_sent(10, 4), common.numbers_received(10, 4)) == (51, 94)
     sizes = np.array([1, 7])
     for name, gradients in {"fedepm": 1, "sfedavg": 3, "sfedprox": 9, "scaffold": 3}.items():
         each = ALGORITHMS[name](local_steps=3).gradients_per_round(sizes)

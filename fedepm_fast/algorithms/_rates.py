@@ -1,0 +1,113 @@
+"""One learning rate for all clients: a number, or what a bound of their curvature allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._common.parameters import Around, number_or, param, real
+from ..objectives import Problem
+from ._averaging import LocalSteps
+from ._views import Array, AtClients
+
+#: The learning rate that is one over a bound of the curvature.
+LIPSCHITZ = "lipschitz"
+
+
+@dataclass(frozen=True)
+class CommonRate(LocalSteps, abstract=True):
+    """Local steps of one length for all clients.
+
+    Each client tells the rate that it could have. The server says the smallest to all.
+
+    Parameters
+    ----------
+    learning_rate : float or "lipschitz"
+        The step of the local iterations. ``"lipschitz"`` is one over the largest of the
+        clients' bounds of curvature, and needs a loss that has one.
+    rate_scale : float
+        Multiplies the learning rate.
+    """
+
+    learning_rate: str | float = param(
+        "lipschitz", check=number_or("lipschitz", low=0.0, open_low=True), symbol=r"$\eta$",
+        metavar="RATE", help="Step of the local iterations, a number or lipschitz: one over the "
+        "largest bound of the clients' curvature",
+    )  # fmt: skip
+    rate_scale: float = param(
+        1.0, check=real(low=0.0, open_low=True), search=Around(30.0, 30.0), symbol=r"$\eta$",
+        label="multiple of the learning rate", help="Multiplies the learning rate",
+    )  # fmt: skip
+
+    tells: ClassVar[tuple[str, ...]] = ("rate",)
+    tuned: ClassVar[tuple[str, ...]] = ("rate_scale", "local_steps")
+
+    def bounds(self, problem: Problem) -> Array:
+        """Bounds of the clients' curvature, shape (m,), that ``"lipschitz"`` keeps to."""
+        return problem.lipschitz()
+
+    def told(self, problem: Problem) -> Array:
+        return self.rate_scale * own_rates(self.learning_rate, problem, self.bounds)[None]
+
+    def agreed(self, told: Array) -> Array:
+        found = told.copy()
+        found[self.tells.index("rate")] = told[self.tells.index("rate")].min()
+        return found
+
+    def numbers_received(self, n: int, taken_part: int) -> int:
+        rates = taken_part if self.learning_rate == LIPSCHITZ else 0
+        return super().numbers_received(n, taken_part) + rates
+
+    def steps(self, sizes: NDArray[np.int64]) -> Array:
+        """All alike, for the rate is what clients tell; shape (s,)."""
+        return np.ones(len(sizes))
+
+    def divisor(self, tau: int) -> float:
+        """What the rate is divided by in round `tau`."""
+        return 1.0
+
+    def rate(self, clients: AtClients, row: int) -> float:
+        """The step of the client in a row."""
+        return float(clients.told["rate"][row]) / self.divisor(clients.tau)
+
+    def advice(self, problem: Problem) -> str:
+        if not problem.has_lipschitz:
+            return "a smaller rate_scale makes the local steps stable"
+        # A gradient step is stable up to twice the inverse of the curvature.
+        steps = self.known(problem)[self.tells.index("rate")] / self.divisor(0)
+        share = float((steps * self.bounds(problem)).max()) / 2.0
+        if share <= 1.0:
+            return "the local steps are stable with this learning_rate"
+        most = self.rate_scale / share
+        return f"a rate_scale of {most:.2g} or less makes the local steps stable"
+
+
+def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) -> Array:
+    """Each client's learning rate, shape (m,): the number, or one over its bound of curvature.
+
+    Parameters
+    ----------
+    learning_rate : float or "lipschitz"
+    problem : Problem
+    bounds : callable, optional
+        ``bounds(problem)``, shape (m,); by default those of the f_i, `Problem.lipschitz`.
+
+    Raises
+    ------
+    ValueError
+        If there is to be a bound, and nothing bounds the second derivative of the loss.
+    """
+    if learning_rate != LIPSCHITZ:
+        return np.full(problem.n_clients, float(learning_rate))
+    if not problem.has_lipschitz:
+        name = problem.describe()["name"]
+        raise ValueError(
+            f"learning_rate must be a number for the objective {name!r}: nothing bounds its "
+            f"curvature, which {LIPSCHITZ!r} needs"
+        )
+    found = problem.lipschitz() if bounds is None else bounds(problem)
+    # Where there is no curvature at all the gradient is 0, and its step any number.
+    return np.asarray(1.0 / np.maximum(found, np.finfo(np.float64).tiny))
