@@ -51,7 +51,7 @@ def facts_of(result: Result) -> list[tuple[str, str]]:
 
 
 def _rounds(result: Result) -> str:
-    if "coordinates" in result.algorithm:
+    if "local_steps" not in result.algorithm:
         return str(result.rounds)
     return f"{result.rounds} ({result.iterations} local iterations)"
 
@@ -60,6 +60,8 @@ def manner_of(a: Mapping[str, Any]) -> str:
     """What kind of run it was, of a described algorithm."""
     if "coordinates" in a:
         kind = f"eta the curvature, {a['coordinates']} coordinates"
+    elif "local_steps" not in a:
+        kind = "Hessians of all clients at the server"
     else:
         kind = f"{a['preset']} preset, local steps {a['local_steps']}"
     return f"{kind}, participation {a['participation']:g}"

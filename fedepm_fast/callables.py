@@ -135,6 +135,11 @@ def run_callables(
 def _resolved(algorithm: Algorithm, problem: Problem) -> Algorithm:
     """The algorithm with every default filled in; of curvature callables know a bound at most."""
     if isinstance(algorithm, CurvatureFedEPM):
+        if not algorithm.safeguarded:
+            raise ValueError(
+                f"algorithm must be another than {algorithm.label}, which takes Hessians: losses "
+                "that are callables give none"
+            )
         known = ("auto", "secant")
         check_choice("coordinates, of losses that are callables,", algorithm.coordinates, known)
         if not problem.has_lipschitz:

@@ -391,7 +391,6 @@ def _settings(
         max_rounds=max_rounds,
         max_iterations=max_iterations,
         unit=float(unit),
-        # A server that keeps models goes back by itself.
-        divergence_factor=math.inf if algorithm.keeps_models else DIVERGENCE_FACTOR,
+        divergence_factor=math.inf if algorithm.safeguarded else DIVERGENCE_FACTOR,
         rise_is_divergence_factor=RISE_IS_DIVERGENCE_FACTOR,
     )

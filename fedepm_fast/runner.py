@@ -261,7 +261,8 @@ def check_limits(
         rule = as_rule(PRESETS[algorithm.preset].stopping if stopping is None else stopping)
         if isinstance(rule, ConvergedRule) and not algorithm.keeps_models:
             raise ValueError(
-                "stopping must be another than 'converged': only CurvatureFedEPM knows when it has"
+                "stopping must be another than 'converged': only CurvatureFedEPM and FedNL know "
+                "when they have"
             )
         max_rounds = check_int("max_rounds", max_rounds, low=0)
     if max_iterations is not None:

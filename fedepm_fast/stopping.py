@@ -211,8 +211,8 @@ class NoRule(_BuiltIn):
 class ConvergedRule(_BuiltIn):
     """Stop when the server's models of the clients promise no further decrease.
 
-    That is for it to know, not for the history: `CurvatureFedEPM` says what is next to nothing, and
-    other algorithms have no such models.
+    That is for it to know, not for the history: `CurvatureFedEPM` and `FedNL` say what is next to
+    nothing, and other algorithms have no such models.
     """
 
     name: ClassVar[str] = "converged"

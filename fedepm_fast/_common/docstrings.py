@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import Field
 
 _SECTION = re.compile(r"(?m)^(?=\S[^\n]*\n-{3,}$)")
 _PARAMETERS = "Parameters\n----------\n"
@@ -18,10 +19,18 @@ def inherit_parameters(cls: type, base: type) -> None:
     own = "" if at is None else sections.pop(at)
     theirs = next((s for s in _sections(base) if s.startswith(_PARAMETERS)), "")
     mine = _entries(own)
-    described = {name for names in mine for name in names}
-    entries = {n: text for n, text in _entries(theirs).items() if not described & {*n}} | mine
+    described = {name for names in mine for name in names} | _no_arguments(cls, base)
+    entries = {n: text for n, text in _entries(theirs).items() if not {*n} & described} | mine
     sections.insert(at or 1, _PARAMETERS + "\n".join(entries.values()))
     cls.__doc__ = "\n\n".join(sections) + "\n"
+
+
+def _no_arguments(cls: type, base: type) -> set[str]:
+    """Fields that `cls`, not a dataclass yet, or `base` has and takes no values of."""
+    own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+    return {
+        name for name, f in (getattr(base, "__dataclass_fields__", {}) | own).items() if not f.init
+    }
 
 
 def _sections(cls: type) -> list[str]:

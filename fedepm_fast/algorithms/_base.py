@@ -154,6 +154,8 @@ class Algorithm:
     tells: ClassVar[tuple[str, ...]] = ()
     #: Whether its server keeps a model of each client: `server` and `models` stand for the hooks.
     keeps_models: ClassVar[bool] = False
+    #: Whether its server goes back by itself to where f was less.
+    safeguarded: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, abstract: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -114,6 +114,7 @@ class CurvatureFedEPM(Algorithm):
     name: ClassVar[str] = "curvature"
     label: ClassVar[str] = "FedEPM (curvature)"
     keeps_models: ClassVar[bool] = True
+    safeguarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,8 +127,11 @@ class CurvatureFedEPM(Algorithm):
         if chosen == "auto":
             few = n <= _PARAMETERS and m * (n * (n + 1) // 2) <= _NUMBERS
             chosen = "renewed" if few else "secant"
-        coverage = self.coverage_rounds or math.ceil(m / clients_per_round(self.participation, m))
-        return dataclasses.replace(self, coordinates=chosen, coverage_rounds=coverage)
+        return dataclasses.replace(self, coordinates=chosen, coverage_rounds=self.coverage(m))
+
+    def coverage(self, m: int) -> int | None:
+        """In how many rounds all of m clients take part; None where they are drawn uniformly."""
+        return self.coverage_rounds or math.ceil(m / clients_per_round(self.participation, m))
 
     @property
     def compiled(self) -> bool:

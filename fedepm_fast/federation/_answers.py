@@ -94,6 +94,8 @@ def resolve_curvature(
             f"coordinates must be 'renewed' or 'secant' in a federation of more than {WHOLE} "
             f"columns, got {chosen!r} with {columns}"
         )
+    if chosen == algorithm.coordinates:
+        return algorithm
     return dataclasses.replace(algorithm, coordinates=chosen)
 
 

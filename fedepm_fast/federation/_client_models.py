@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from ..algorithms import CurvatureFedEPM
 from ..algorithms._surrogates import Surrogates
-from ..participation import clients_per_round
 from ._answers import Answer
 from ._rounds import frozen
 
@@ -135,10 +133,9 @@ class ClientModels:
         covered = dataclasses.replace(self._algorithm, coverage_rounds=self.coverage(members))
         return covered.server(self.x, members)
 
-    def coverage(self, members: int) -> int:
-        """In how many rounds so many members all take part."""
-        per_round = clients_per_round(self._algorithm.participation, members)
-        return self._algorithm.coverage_rounds or math.ceil(members / per_round)
+    def coverage(self, members: int) -> int | None:
+        """In how many rounds so many members all take part; None where they are just drawn."""
+        return self._algorithm.coverage(members)
 
     # Kept -------------------------------------------------------------------------------
 

@@ -142,7 +142,8 @@ class CurvatureClient:
         own, n = self.objective, self.features
         if isinstance(own, ClientProblem):
             return np.asarray(next(iter(self.algorithm.curvatures(own, x))))
-        if own.bound is None and self.algorithm.coordinates == "renewed":
+        uses_bound = own.bound is not None and self.algorithm.safeguarded
+        if self.algorithm.coordinates == "renewed" and not uses_bound:
             return self._hessian(x)
         if own.bound is None:
             raise ValueError(

@@ -255,7 +255,7 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         self._clients.settle(self._left, self._joined)
         self._left, self._joined = set(), {}
 
-    def _coverage(self, members: int) -> int:
+    def _coverage(self, members: int) -> int | None:
         return self._clients.coverage(members)
 
     def _tell(self, event: Event, client: int, answer: Answer) -> None:

@@ -237,8 +237,14 @@ def test_dask_workers_take_it(algorithm):
     assert table_of(found) == want
 
 
+def of_its_own(cls):
+    """A whole number that an algorithm has."""
+    names = ("local_steps", "renew_every", "coverage_rounds")
+    return next(name for name in names if name in parameters(cls))
+
+
 def test_is_tuned(algorithm):
-    name = "renew_every" if algorithm.keeps_models else "local_steps"
+    name = of_its_own(type(algorithm))
     found = tune(algorithm, small_data(), space={name: [2, 3]}, trials=2, rounds=3)
     assert found.best.parameters[name] in (2, 3, getattr(algorithm, name))
     assert str(found).startswith((f"{algorithm.name} tuned", f"{algorithm.label} tuned"))
@@ -248,6 +254,10 @@ def test_callables_go_through_the_same_hooks(algorithm):
     data = small_data()
     problem = make_problem(algorithm, data)
     losses = [Told(problem, i, L) for i, L in enumerate(problem.lipschitz())]
+    if algorithm.keeps_models and not algorithm.safeguarded:
+        with pytest.raises(ValueError, match=f"algorithm must be another than {algorithm.label}"):
+            run_callables(algorithm, losses, np.zeros(5))
+        return
     if algorithm.keeps_models:  # what it knows of curvature is not the same, where it ends is
         got, want = run_callables(algorithm, losses, np.zeros(5)), run(algorithm, data)
         assert got.reasons == want.reasons == ("converged",)
@@ -301,6 +311,7 @@ def test_is_served_or_says_why_not(algorithm):
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_command_line_finds_it(name, capsys):
-    own = ("--renew-every" if ALGORITHMS[name].keeps_models else "--local-steps", 2)
-    code, out, _ = fedepm(capsys, "run", "--algorithm", name, "--clients", 20, "--rounds", 2, *own)
+    own = f"--{of_its_own(ALGORITHMS[name]).replace('_', '-')}"
+    options = "--clients", 20, "--rounds", 2, own, 2
+    code, out, _ = fedepm(capsys, "run", "--algorithm", name, *options)
     assert code == 0 and out.startswith((f"{name} on 20", f"{ALGORITHMS[name].label} on 20"))

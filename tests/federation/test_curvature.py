@@ -20,6 +20,7 @@ from problems import data_for, small_data
 from scipy import sparse
 
 from fedepm_fast import CurvatureFedEPM, FedEPM, FederatedData, run
+from fedepm_fast.algorithms import FedNL
 from fedepm_fast.federation import server as uploads
 from fedepm_fast.federation.curvature_client import Answer, CurvatureClient, OwnObjective
 from fedepm_fast.federation.curvature_server import CurvatureServer
@@ -90,12 +91,13 @@ def sent(answer: Answer) -> Answer:
 # The bits of a run ----------------------------------------------------------------------
 
 WAYS = {
-    "all": {},
-    "half": {"participation": 0.5},
-    "seldom": {"participation": 0.5, "renew_every": 3},
-    "secant": {"participation": 0.5, "coordinates": "secant"},
-    "whitened": {"participation": 0.5, "coordinates": "whitened", "lam": 1e-3},
-    "mean": {"coordinates": "whitened"},
+    "all": CurvatureFedEPM(),
+    "half": CurvatureFedEPM(participation=0.5),
+    "seldom": CurvatureFedEPM(participation=0.5, renew_every=3),
+    "secant": CurvatureFedEPM(participation=0.5, coordinates="secant"),
+    "whitened": CurvatureFedEPM(participation=0.5, coordinates="whitened", lam=1e-3),
+    "mean": CurvatureFedEPM(coordinates="whitened"),
+    "FedNL": FedNL(participation=0.5),
 }
 
 
@@ -103,7 +105,7 @@ WAYS = {
 @pytest.mark.parametrize("name", ["logistic", "multinomial", "poisson"])
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_a_federation_has_the_bits_of_a_run(name, is_sparse, way):
-    algorithm, objective = CurvatureFedEPM(**WAYS[way]), as_objective(name, beta=0.01)
+    algorithm, objective = WAYS[way], as_objective(name, beta=0.01)
     if objective.curvature is None and algorithm.coordinates == "whitened":
         return
     data = data_for(objective)
@@ -150,8 +152,9 @@ def test_a_client_of_average_size_computes_as_in_the_whole():
     np.testing.assert_array_equal(alone.hessian(0, x), problem.hessian(1, x))
 
 
-def test_functions_of_ones_own_are_clients():
-    algorithm = CurvatureFedEPM(participation=0.5)
+@pytest.mark.parametrize("way", ["half", "FedNL"])
+def test_functions_of_ones_own_are_clients(way):
+    algorithm = WAYS[way]
     federation = Federation(algorithm)
     for i in range(M):
         own = OwnObjective(
@@ -182,9 +185,9 @@ def optimum(federation: Federation, clients: Any) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("way", ["all", "half", "secant", "mean"])
+@pytest.mark.parametrize("way", ["all", "half", "secant", "mean", "FedNL"])
 def test_a_silent_client_delays_the_end_and_does_not_move_it(way):
-    federation = Federation(CurvatureFedEPM(**WAYS[way]), objective=ROUND)
+    federation = Federation(WAYS[way], objective=ROUND)
     server = federation.server()
     federation.join(server)
     for _ in range(60):
@@ -195,9 +198,9 @@ def test_a_silent_client_delays_the_end_and_does_not_move_it(way):
     np.testing.assert_allclose(server.x, optimum(federation, range(M)), atol=1e-6)
 
 
-@pytest.mark.parametrize("way", ["all", "half", "secant", "mean"])
+@pytest.mark.parametrize("way", ["all", "half", "secant", "mean", "FedNL"])
 def test_clients_come_and_go(way):
-    federation = Federation(CurvatureFedEPM(**WAYS[way]), objective=ROUND)
+    federation = Federation(WAYS[way], objective=ROUND)
     server = federation.server()
     federation.join(server, [1, 2, 4])
     federation.round(server)
@@ -456,7 +459,7 @@ def same(found: CurvatureServer, expected: CurvatureServer) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_that_starts_anew_after_every_call_goes_on(way, tmp_path):
-    federation = Federation(CurvatureFedEPM(**WAYS[way]))
+    federation = Federation(WAYS[way])
     expected, found = federation.server(), federation.server(tmp_path)
 
     def each(call: Any) -> None:

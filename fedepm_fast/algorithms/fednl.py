@@ -1,0 +1,145 @@
+"""FedNL with whole Hessians: Newton's method over clients of which some take part in a round."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from .._common.parameters import param
+from ..objectives import Problem
+from ._quadratics import Hessians
+from ._surrogates import Surrogates
+from ._views import Array, Clients, Sized
+from .curvature import CurvatureFedEPM
+
+
+@dataclass(frozen=True)
+class FedNL(CurvatureFedEPM):
+    """FedNL as published, with its Hessians sent whole (Safaryan, Islamov, Qian, Richtarik 2022).
+
+    Their FedNL-PP (Algorithm 2) with the identity as its compressor and Hessian learning rate 1.
+    What is learnt of a client's Hessian is then the Hessian itself, H_i, at the point w_i at which
+    it last took part, and the correction ``l_i = |H_i - hess f_i(w_i)|`` is 0. The next point ::
+
+        x = (sum_i H_i)^-1 * sum_i (H_i w_i - grad f_i(w_i))
+
+    is where the sum of the clients' second-order models is least; where all take part it is a step
+    of Newton's method.
+
+    * Kept: nothing at a client; w_i, gradient and H_i of each at the server.
+    * Sent in a round: n numbers to a client; its gradient, n numbers, and H_i, ``n*(n+1)/2``, back,
+      and f_i, which only stopping and reports need. A gradient and a Hessian are computed.
+    * Theory: superlinear convergence where f is strongly convex with Lipschitz Hessians, from a
+      start near enough to the optimum. From others nothing is promised: steps are whole, without
+      damping or line search, and a run diverges where Newton's method does, or circles.
+    * When to choose it: few parameters, a penalty, a good start, and where Hessians may be sent.
+      `CurvatureFedEPM`, which sends the same, has safeguards in place of the good start.
+
+    Parameters
+    ----------
+    participation : float
+        Share of the clients of a round, rho in (0, 1]; in the first round all take part.
+    coverage_rounds : int, optional
+        If given, every client takes part at least once in every such number of rounds; otherwise,
+        as published, the clients of a round are drawn uniformly.
+    tol : float
+        Converged once further rounds are expected to lower f by less than this share of what it
+        was at the start, and all clients have taken part since that was so.
+    """
+
+    # What it has in common with `CurvatureFedEPM` and does not leave open.
+    coordinates: str = param("renewed", help="", init=False)
+    renew_every: int = param(1, help="", init=False)
+    memory: int = param(1, help="", init=False)
+    lam: float = param(0.0, help="", init=False)
+
+    name: ClassVar[str] = "fednl"
+    label: ClassVar[str] = "FedNL"
+    safeguarded: ClassVar[bool] = False
+
+    def resolve(self, problem: Sized) -> Self:
+        return self
+
+    def coverage(self, m: int) -> int | None:
+        return self.coverage_rounds
+
+    def server(self, start: Array, m: int) -> Newton:
+        """The server of m clients that start at one point (n,)."""
+        return Newton(start, m, tol=self.tol, calm=2)
+
+    def curvatures(self, problem: Problem, start: Array) -> Iterable[Array]:
+        """The Hessian of each client at the start, packed."""
+        return problem.packed_hessians(range(problem.n_clients), start)
+
+    def models_of(
+        self,
+        curvatures: Array,
+        n: int,
+        *,
+        bounded: bool = False,
+        copies: int = 1,
+        ens: object = None,
+    ) -> Hessians:
+        """The models of clients whose Hessians at the start are these (m, n*(n+1)/2), packed."""
+        return Hessians(curvatures, n, bounded=False)
+
+    def advice(self, problem: Problem) -> str:
+        return (
+            "Newton's whole steps need a start near the optimum, or a larger penalty (beta); or "
+            "try CurvatureFedEPM, which sends the same numbers and has a safeguard"
+        )
+
+
+class Newton(Surrogates):
+    """The models' own least point, with nothing that holds it back.
+
+    `quiet` is 1 where the next step is small, and `calm` where all clients have taken part since
+    steps became so; `waits` are those that have not.
+    """
+
+    models: Hessians | None
+
+    def propose(self) -> Array:
+        if self.models is None:
+            return self.x
+        x = np.full_like(self.x, np.nan)  # models that slope where none bends have no least point
+        with contextlib.suppress(np.linalg.LinAlgError):
+            least = self.models.minimiser(self.X, self.G, 0.0)
+            if self.models.is_least(least, self.X, self.G):
+                x = least
+        small = self.models.length(x - self.x, 0.0) <= self.tol * (self.unit or 1.0)
+        if not small or self.quiet < 0:
+            self.quiet = 0
+        else:
+            self.quiet = 1 if self.waits.any() else self.calm
+        self.x = x
+        return x
+
+    @property
+    def best(self) -> Array:
+        """The last point, whatever f is there."""
+        return self.x
+
+    @best.setter
+    def best(self, x: Array) -> None:
+        """No other one is kept."""
+
+    def is_sound(self, values: Array) -> bool:
+        return True
+
+    def receive(
+        self, S: Clients, values: Array, gradients: Array, hessians: Mapping[int, Array]
+    ) -> bool:
+        """As of `Surrogates`, but that all their models move."""
+        assert self.models is not None
+        if self.quiet <= 0:
+            self.waits[:] = True
+        self.waits[S] = False
+        steps, turns = self.x - self.X[S], gradients - self.G[S]
+        self.models.update(S, steps, turns, hessians)
+        self.X[S], self.F[S], self.G[S] = self.x, values, gradients
+        return True
