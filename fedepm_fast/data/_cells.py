@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain, takewhile
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._floats import floats, floats_of
+from ._decimals import Decimals, decimals
+from ._floats import floats, floats_of, use_arrow
 
 #: How a missing number or label is written, beside what Python reads as NaN.
 MISSING = frozenset(
@@ -79,43 +80,91 @@ class Cells:
     """The cells of a column, block by block as one text each, and as numbers while all are some.
 
     Blanks around a cell are not part of it.
+
+    Parameters
+    ----------
+    size : int
+        Bytes of the file.
     """
 
-    def __init__(self) -> None:
-        self._blocks: list[_Packed | str] = []
+    def __init__(self, size: int = 0) -> None:
+        self._size = size
+        #: Of decimals the text follows from the numbers.
+        self._blocks: list[Decimals | _Packed | str] = []
+        self._lengths: list[int] = []
         self._length = 0
         #: The first `_length` are the cells, as long as none needs a closer look.
         self._floats: NDArray[np.float64] | None = np.empty(0)
+        self._may_be_decimals = True
 
     def append(self, block: str, expected: int = 0) -> None:
         """Add cells, with a NUL between them, to a column that will have about so many."""
+        values, held = self._read(block)
         length = self._length + block.count("\0") + 1
-        if self._floats is not None and (plain := _plain_numbers(block)) is not None:
+        if values is None:
+            self._forget_numbers()
+        elif self._floats is not None:
             if length > len(self._floats):  # what is not written yet takes no memory
                 longer = np.empty(max(length, expected, 2 * len(self._floats)))
                 longer[: self._length] = self._floats[: self._length]
                 self._floats = longer
-            self._floats[self._length : length] = plain
-        else:
-            self._floats = None
-        self._blocks.append(_packed(block))
+            self._floats[self._length : length] = values
+        self._blocks.append(held)
+        self._lengths.append(length - self._length)
         self._length = length
+
+    def _read(self, block: str) -> tuple[NDArray[np.float64] | None, Decimals | _Packed | str]:
+        """The numbers of a block, while those of the column are wanted, and what is kept of it."""
+        if self._floats is None:
+            return None, _packed(block)
+        if self._may_be_decimals and (read := decimals(block)) is not None:
+            values, how = read
+            if _add(values, how.odd):
+                return read
+            return None, _packed(block)
+        self._may_be_decimals = False
+        if not is_word(block.partition("\0")[0].strip()):
+            use_arrow(self._size)
+        return _plain_numbers(block), _packed(block)
+
+    def _forget_numbers(self) -> None:
+        """Keep the text of every block, as there is a cell that may be no number."""
+        if self._floats is not None:
+            self._blocks = [
+                _packed(text) if isinstance(block, Decimals) else block
+                for block, text in zip(self._blocks, self._texts(), strict=True)
+            ]
+            self._floats = None
 
     def prepend(self, cell: str) -> None:
         """Add a cell before the others."""
         first = None if self._floats is None else _plain_numbers(cell)
-        held = None if first is None else np.concatenate([first, self._held()])
+        if first is None:
+            self._forget_numbers()
+        else:
+            self._floats = np.concatenate([first, self._held()])
         self._blocks.insert(0, cell)
+        self._lengths.insert(0, 1)
         self._length += 1
-        self._floats = held
         self.__dict__.pop("numbers", None)
 
     def _held(self) -> Any:
         return None if self._floats is None else self._floats[: self._length]
 
+    def _parts(self) -> Iterator[tuple[Decimals | _Packed | str, Any]]:
+        """The blocks, and the numbers of those that are decimals."""
+        end = 0
+        for block, length in zip(self._blocks, self._lengths, strict=True):
+            end += length
+            is_decimals = isinstance(block, Decimals) and self._floats is not None
+            yield block, self._floats[end - length : end] if is_decimals else None
+
     def _texts(self) -> Iterator[str]:
-        for block in self._blocks:
-            yield block if isinstance(block, str) else block.text()
+        for block, values in self._parts():
+            if isinstance(block, Decimals):
+                yield block.text(values)
+            else:
+                yield block if isinstance(block, str) else block.text()
 
     def _written(self) -> Iterator[str]:
         for text in self._texts():
@@ -155,8 +204,10 @@ class Cells:
             None if some cell is a word.
         """
         if not na and decimal == "." and self._floats is not None and self._length:
-            return self._floats[: self._length]
-        plain = [_plain_numbers(text, na, decimal) for text in self._texts()]
+            found = self._floats[: self._length]
+            found.setflags(write=False)  # text follows from it
+            return found
+        plain = list(self._plain(na, decimal))
         parts = [part for part in plain if part is not None]
         if len(parts) == len(plain):
             return np.concatenate(parts)
@@ -170,6 +221,16 @@ class Cells:
 
         numbers = self._as(word)
         return self._as(truth) if numbers is None else numbers
+
+    def _plain(self, na: frozenset[str], decimal: str) -> Iterator[NDArray[np.float64] | None]:
+        """The numbers of the blocks, as `_plain_numbers` has them."""
+        for block, values in self._parts():
+            if not isinstance(block, Decimals):
+                text = block if isinstance(block, str) else block.text()
+                yield _plain_numbers(text, na, decimal)
+            else:
+                lacking = [block.written(values, marker) for marker in na]
+                yield np.where(np.any(lacking, axis=0), np.nan, values) if lacking else values
 
     def _as(self, read: Callable[[str], float | None]) -> NDArray[np.float64] | None:
         """What `read` makes of the cells; None where it makes that of one."""
@@ -214,6 +275,15 @@ class Cells:
         """The first cell of which `wanted` is true, and its row."""
         cells = set(filter(wanted, set(self)))
         return next(((i, c) for i, c in enumerate(self) if c in cells), None) if cells else None
+
+
+def _add(values: NDArray[np.float64], cells: Mapping[int, str]) -> bool:
+    """Write the numbers of some cells, if all of them are."""
+    for i, cell in cells.items():
+        if (value := number(cell.strip())) is None:
+            return False
+        values[i] = value
+    return True
 
 
 def _plain_numbers(

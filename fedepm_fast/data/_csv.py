@@ -18,7 +18,6 @@ import numpy as np
 
 from ._cells import MISSING, NUMBER, Cells, is_word
 from ._compressed import DAMAGED, open_file
-from ._floats import use_arrow
 
 SEPARATORS = (",", ";", "\t", "|")
 _BLOCK = 1 << 11  # rows
@@ -68,10 +67,9 @@ class Text:
         rows = self._rows()
         first, line = next(rows, ([], 0))
         size = path.stat().st_size
-        use_arrow(size)
         if not first:
             raise ValueError(f"{path} has no rows")
-        self.columns = [Cells() for _ in first]
+        self.columns = [Cells(size) for _ in first]
         lines: list[int] = []
         expected = 0
         while block := list(islice(rows, _BLOCK)):

@@ -111,22 +111,20 @@ def prepare(
         The prepared columns, client after client.
     said : int
     """
-    # One machine holds all tables: there is nobody to guard them from.
-    tables = [table.take(rows) for _, rows in named]
+    # One machine holds all tables: there is nobody to guard them from. A client's rows are taken
+    # twice, so that those of all clients are never in memory beside the table and the features.
     summaries = [
-        preparation.summarize(own, client=name, guard=False)
-        for own, (name, _) in zip(tables, named, strict=True)
+        preparation.summarize(table.take(rows), client=name, guard=False) for name, rows in named
     ]
     prepared = preparation.learn(summaries)
     features = np.empty((len(table), len(prepared.feature_names)))
     moments: list[SecondMoments] = []
-    last = len(features)
-    for name, rows in reversed(named):
-        own = features[last - len(rows) : last]
-        # The rows that were taken give way to those that are prepared.
-        own[:] = prepared.transform(tables.pop(), client=name)
-        moments.insert(0, SecondMoments.of(own, client=name))
-        last -= len(rows)
+    first = 0
+    for name, rows in named:
+        own = features[first : first + len(rows)]
+        own[:] = prepared.transform(table.take(rows), client=name)
+        moments.append(SecondMoments.of(own, client=name))
+        first += len(rows)
     said = max(map(numbers_of, (summary.to_dict() for summary in summaries)))
     kept = prepared.without_aliased(moments)
     if kept.aliased:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedepm_fast import Logistic
 from fedepm_fast.data import loaders, sources
 from fedepm_fast.data._cells import Cells, number
 from fedepm_fast.data._csv import Text
+from fedepm_fast.data._decimals import decimals
 from fedepm_fast.data._floats import floats, floats_of
 
 
@@ -293,6 +295,66 @@ def test_arrow_reads_the_bits_that_python_reads(cells):
     pytest.importorskip("pyarrow.compute")
     expected = np.array(list(map(float, cells)))
     np.testing.assert_array_equal(floats(cells).view(np.int64), expected.view(np.int64))
+
+
+_DECIMAL = st.builds(
+    lambda whole, places: format(Decimal(whole).scaleb(-places), "f"),
+    st.integers(-(10**15) + 1, 10**15 - 1),
+    st.integers(0, 14),
+)
+
+
+@given(
+    st.lists(_DECIMAL, min_size=17, max_size=40),
+    st.lists(
+        st.sampled_from(
+            ["", "NA", "1e-05", "007", "-", "1.", ".5", "1.2.3", "1-2", "+3", "9" * 16]
+        ),
+        max_size=1,
+    ),
+    st.data(),
+)
+@settings(deadline=None)
+def test_text_follows_from_decimals(cells, odd, data):
+    for cell in odd:
+        cells.insert(data.draw(st.integers(0, len(cells))), cell)
+    values, how = decimals("\0".join(cells))
+    regular = [i for i in range(len(cells)) if i not in how.odd]
+    assert list(how.odd.values()) == odd and np.isnan(values[list(how.odd)]).all()
+    expected = np.array([float(cells[i]) for i in regular])
+    np.testing.assert_array_equal(values[regular].view(np.int64), expected.view(np.int64))
+    assert how.text(values) == "\0".join(cells)
+    wanted = data.draw(st.sampled_from(cells))
+    assert how.written(values, wanted).tolist() == [cell == wanted for cell in cells]
+
+
+def test_what_is_mostly_no_decimal_is_read_otherwise():
+    assert decimals("1\0x\0" + "2") is None
+    assert decimals("\u0661") is None
+    assert decimals("") is None
+    (value,), how = decimals("-0.0")
+    assert np.signbit(value) and how.text(np.array([value])) == "-0.0"
+
+
+def test_numbers_that_text_follows_from_are_not_written_to(tmp_path):
+    column = Cells()
+    column.append("1.0\0002.50")
+    with pytest.raises(ValueError, match="read-only"):
+        column.numbers[0] = 3.0
+    assert list(column) == ["1.0", "2.50"]
+    column.append("x")
+    assert list(column) == ["1.0", "2.50", "x"] and column.read() is None
+
+
+def test_markers_of_missing_cells_are_compared_as_text():
+    column = Cells()
+    cells = [*map(str, range(20)), "-99", "-99.0", "", "-0"]
+    column.append("\0".join(cells))
+    expected = [*range(20), np.nan, -99.0, np.nan, 0.0]
+    found = column.read(na=frozenset(["-99", "x", "7.0"]))
+    np.testing.assert_array_equal(found, expected)
+    found = column.read(na=frozenset(["0"]), decimal=",")
+    np.testing.assert_array_equal(found, [np.nan, *range(1, 20), -99.0, -99.0, np.nan, 0.0])
 
 
 def test_brackets_and_underscores_are_no_numbers(tmp_path):
