@@ -29,8 +29,8 @@ def write_archive(
         np.savez(file, header=text, **arrays, digest=digest)  # type: ignore[arg-type]
 
 
-def read_archive(path: Path, names: Sequence[str] | None) -> tuple[dict[str, Any], list[Array]]:
-    """The header and the arrays of these names; None for those that its "arrays" names.
+def read_archive(path: Path, names: Sequence[str] = ()) -> tuple[dict[str, Any], list[Array]]:
+    """The header and the arrays that its "arrays" names; where it names none, those of `names`.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def read_archive(path: Path, names: Sequence[str] | None) -> tuple[dict[str, Any
         saved = read_arrays(path)
         text = str(saved["header"])
         header = dict(json.loads(text))
-        arrays = [saved[name] for name in (header["arrays"] if names is None else names)]
+        arrays = [saved[name] for name in header.get("arrays", names)]
         if str(saved["digest"]) != _digest(text, arrays):
             raise ValueError("its digest is another")
         return header, arrays

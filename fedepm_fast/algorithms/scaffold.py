@@ -81,8 +81,8 @@ class Scaffold(CommonRate):
         return z
 
     def aggregate(self, server: AtServer) -> Array:
-        if not len(server.uploaded):
-            return server.Z.mean(axis=0)
+        if not len(server.uploaded):  # at first, or where nobody has answered
+            return server.x if server.tau else server.Z.mean(axis=0)
         c, x, Z = server.shared["c"], server.x, server.Z[server.uploaded]
         change = self.change(c, x, Z, server.told["rate"][server.uploaded], server.tau - 1)
         c += change.sum(axis=0) / len(server.Z)

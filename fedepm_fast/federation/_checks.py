@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._common.validation import check_finite, check_real
+from .._common.validation import check_array, check_finite, check_real
 from ..algorithms import Algorithm, Size
 from ..kernels import _boundary as boundary
 
@@ -25,12 +26,6 @@ def resolve(algorithm: Algorithm, clients: int, features: int) -> Algorithm:
         raise ValueError(
             f"algorithm must be another one than {type(algorithm).__name__}: a CurvatureServer and "
             "a CurvatureClient have that"
-        )
-    if algorithm.keeps or algorithm.shares:
-        kinds = ", ".join((*algorithm.keeps, *algorithm.shares))
-        raise ValueError(
-            f"algorithm must have clients that keep w_i alone, and a server that sends x alone: "
-            f"{algorithm.label} has {kinds} beside them"
         )
     if algorithm.mechanism is None:
         start = getattr(algorithm, "start", None)
@@ -52,6 +47,19 @@ def check_point(x: ArrayLike, features: int) -> Array:
     boundary.check_shape("x", point, (features,))
     check_finite("x", point)
     return point
+
+
+def check_shared(algorithm: Algorithm, shared: Any, x: Array) -> dict[str, Array]:
+    """What the server shares, as finite arrays like the point `x`."""
+    given, names = {} if shared is None else shared, algorithm.shares
+    if not isinstance(given, Mapping):
+        raise TypeError(f"shared must be a mapping of names to arrays, got {type(shared).__name__}")
+    if set(given) != set(names):
+        raise ValueError(f"shared must have {_listed(names)}, got {_listed(given)}")
+    return {
+        name: check_array(f"shared {name}", given[name], shape=x.shape, dtype=x.dtype)
+        for name in names
+    }
 
 
 def upload_fault(upload: Any, n: int, dtype: np.dtype[Any], largest: float | None) -> str:
@@ -82,6 +90,25 @@ def scale_fault(algorithm: Algorithm, scale: Any) -> str:
     except (TypeError, ValueError) as error:
         return str(error)
     return ""
+
+
+def told_fault(algorithm: Algorithm, told: Any) -> str:
+    """What is wrong with the numbers that a client tells when it joins, in words."""
+    if not isinstance(told, Mapping | None):
+        return f"told must be a mapping of names to numbers, got {type(told).__name__}"
+    given, names = told or {}, algorithm.tells
+    if set(given) != set(names):
+        return f"told must have {_listed(names)}, got {_listed(given)}"
+    try:
+        for name in names:
+            check_real(f"told {name}", given[name], low=0.0, open_low=True)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(map(str, names)) or "nothing"
 
 
 def is_int(value: Any) -> bool:

@@ -39,6 +39,10 @@ class Event(IntEnum):
     OPEN = 3
     """A round is opened at the row, its point."""
     RECEIVE = 4
+    TELL = 5
+    """A client that is about to join tells the scale, the next of its numbers."""
+    SHARE = 6
+    """A round that is about to be opened shares the row; the "client" is its place."""
 
 
 class Entry(NamedTuple):
@@ -175,8 +179,8 @@ class Folder:
         self._use(journal)
         self.tau = tau
 
-    def _read(self, names: Sequence[str] | None = None) -> dict[str, Array]:
-        """The arrays of the state; those that `_write` was given by default.
+    def _read(self, names: Sequence[str] = ()) -> dict[str, Array]:
+        """The arrays of the state; of `names` those of one that does not say which it has.
 
         Raises
         ------
@@ -190,7 +194,7 @@ class Folder:
             raise ValueError(f"path must hold a server's state: {state}: {error}") from None
         self._check_settings(header["settings"])
         self.tau = int(header["tau"])
-        return dict(zip(header["arrays"] if names is None else names, arrays, strict=True))
+        return dict(zip(header.get("arrays", names), arrays, strict=True))
 
     def _check_settings(self, found: Mapping[str, Any]) -> None:
         for name, value in self._settings.items():

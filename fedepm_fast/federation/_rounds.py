@@ -163,7 +163,8 @@ class Rounds(Generic[Kept, OneRound]):
     ) -> None:
         """Write down what happens, and only then let it happen."""
         if self._folder is not None:
-            durable = event is Event.OPEN or (event is not Event.RECEIVE and self._sync)
+            waits = event in (Event.JOIN, Event.LEAVE) and self._sync
+            durable = event is Event.OPEN or waits  # and with it all that is before it
             self._folder.append(event, client, scale, row, durable=durable)
         self._happen(event, client, scale, row)
 

@@ -1,9 +1,9 @@
 """The folder of a server of uploads: what it was told outlives it, what is damaged is refused.
 
 Beside what every `Folder` has there is ``uploads.npy``, every client's last upload, shape (m, n):
-reserved in full, and memory-mapped. ``state.npz`` has the members, the scales of their noise, and
-checksums of the uploads. The array takes a round's uploads only once the journal that holds them
-is on the disk, so that every row is whole in one or the other.
+reserved in full, and memory-mapped. ``state.npz`` has the members, the scales of their noise,
+checksums of the uploads, and what a `Memory` remembers. The array takes a round's uploads only once
+the journal that holds them is on the disk, so that every row is whole in one or the other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ from ._folder import Entry, Event, Folder
 from ._journal import BLOCK_BYTES, Journal, write
 
 Array = NDArray[Any]
+
+#: Arrays of every state.
+_OF_UPLOADS = ("members", "scales", "sums")
 
 
 class Uploads(Folder):
@@ -41,6 +45,8 @@ class Uploads(Folder):
     """
 
     _made = ("state.npz", "journal-0", "uploads.npy", "lock")
+    #: What else there is in the state; nothing before a round has ended.
+    memory: Mapping[str, Array] = MappingProxyType({})
 
     def __init__(
         self, path: str | os.PathLike[str], settings: Mapping[str, Any], shape: tuple[int, int],
@@ -82,7 +88,11 @@ class Uploads(Folder):
                 )
 
     def end_round(
-        self, members: NDArray[np.bool_], scales: Array, accepted: NDArray[np.intp]
+        self,
+        members: NDArray[np.bool_],
+        scales: Array,
+        accepted: NDArray[np.intp],
+        memory: Mapping[str, Array],
     ) -> None:
         """Take the uploads of `accepted` from the journal, and begin another; all on the disk.
 
@@ -99,15 +109,20 @@ class Uploads(Folder):
             sums[new["client"]] = new["sum"]
         with naming(self.path / "uploads.npy"):
             self.Z.flush()
-        self._begin(self.tau + 1, members, scales, sums)
+        self._begin(self.tau + 1, members, scales, sums, memory)
 
     # On disk ----------------------------------------------------------------------------
 
     def _begin(
-        self, tau: int, members: NDArray[np.bool_], scales: Array, sums: NDArray[np.uint32]
+        self,
+        tau: int,
+        members: NDArray[np.bool_],
+        scales: Array,
+        sums: NDArray[np.uint32],
+        memory: Mapping[str, Array],
     ) -> None:
         """Make what is in the array the state, with an empty journal."""
-        self._write(tau, {"members": members, "scales": scales, "sums": sums})
+        self._write(tau, {"members": members, "scales": scales, "sums": sums, **memory})
         self.members, self.scales, self._sums = members.copy(), scales.copy(), sums
         self._tidy()
 
@@ -119,7 +134,7 @@ class Uploads(Folder):
             raise ValueError(f"path holds uploads.npy without its state.npz: {self.path}")
         else:
             m = self._shape[0]
-            self._begin(0, np.zeros(m, bool), np.full(m, np.nan), np.zeros(m, np.uint32))
+            self._begin(0, np.zeros(m, bool), np.full(m, np.nan), np.zeros(m, np.uint32), {})
         # Without members no one's uploads are at stake, and a kill may have come before the file.
         if not self.members.any() and not self._journal.count:
             _reserve(uploads, self._shape, self._dtype)
@@ -131,12 +146,13 @@ class Uploads(Folder):
     def _load(self, state: Path) -> None:
         old = _before_journals(state, self._shape[0])
         if old is None:
-            arrays = list(self._read(["members", "scales", "sums"]).values())
+            arrays = self._read(_OF_UPLOADS)
         else:
             header, arrays, self._inbox = old
             self._check_settings(header["settings"])
             self.tau = int(header["tau"])
-        self.members, self.scales, self._sums = arrays
+        self.members, self.scales, self._sums = map(arrays.pop, _OF_UPLOADS)
+        self.memory = arrays
         path = self._journal_path(self.tau)
         if self._inbox is None:
             self._use(Journal(path, self._shape[1], self._dtype))
@@ -154,7 +170,7 @@ class Uploads(Folder):
             self.Z.flush()
         for i in np.flatnonzero(self.members).tolist():
             self._sums[i] = zlib.crc32(self.Z[i])
-        self._begin(self.tau, self.members, self.scales, self._sums)
+        self._begin(self.tau, self.members, self.scales, self._sums, {})
 
     def _map(self, path: Path, shape: tuple[int | None, int]) -> np.memmap[Any, Any]:
         try:
@@ -212,7 +228,7 @@ def _fill(handle: int, start: int, size: int) -> None:
 
 def _before_journals(
     state: Path, clients: int
-) -> tuple[dict[str, Any], list[Array], NDArray[np.int64]] | None:
+) -> tuple[dict[str, Any], dict[str, Array], NDArray[np.int64]] | None:
     """A state without a journal in today's form, and what its array is still to take."""
     saved = read_without_digest(state)
     if not {"settings", "tau", "members", "inbox"} <= saved.keys():
@@ -220,4 +236,5 @@ def _before_journals(
     header = {"settings": json.loads(str(saved["settings"])), "tau": int(saved["tau"])}
     # The first states are of runs that do not use scales.
     scales = saved.get("scales", np.full(clients, np.nan))
-    return header, [saved["members"], scales, np.zeros(clients, np.uint32)], saved["inbox"]
+    arrays = (saved["members"], scales, np.zeros(clients, np.uint32))
+    return header, dict(zip(_OF_UPLOADS, arrays, strict=True)), saved["inbox"]

@@ -14,6 +14,7 @@ Flower. Driven over all clients they follow ``fedepm_fast.run`` of the same seed
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -24,8 +25,9 @@ from .._common.validation import check_int, check_real
 from ..algorithms import Algorithm, AtServer
 from ..kernels.ens import ens
 from ..randomness import CounterRandomness
-from ._checks import resolve, scale_fault, upload_fault
+from ._checks import resolve, scale_fault, told_fault, upload_fault
 from ._folder import Event
+from ._memory import Memory, Shared
 from ._rounds import Round, Rounds, frozen
 from ._server_state import Uploads
 from .aggregation import aggregate
@@ -41,7 +43,7 @@ class Server(Rounds[float, Round]):
 
     Parameters
     ----------
-    algorithm : FedEPM, or another whose clients keep w_i alone
+    algorithm : FedEPM, or any other but CurvatureFedEPM
         The parameters, the same for server and clients. With a mechanism every upload comes with
         the scale of its noise, which is public; see `aggregation` for what it is used for.
     clients : int
@@ -117,7 +119,9 @@ class Server(Rounds[float, Round]):
         super().__init__(m, self.algorithm, CounterRandomness(seed, trial), sync=sync)
         #: Of the noise of every client's last upload, shape (m,); NaN for the first ones.
         self.scales = np.full(m, np.nan)
-        self._x: Array | None = None
+        #: The point of the open or the next round, if it is known, and what is sent beside it.
+        self._next: tuple[Array, Shared] | None = None
+        self._memory = Memory(self.algorithm, m, n, self.dtype)
         #: Every client's last upload, shape (m, n).
         self.Z: Array
         self._folder: Uploads | None = None
@@ -138,32 +142,63 @@ class Server(Rounds[float, Round]):
         RuntimeError
             If there is no member.
         """
-        if self._x is None:
-            members = self.members
+        return self._point()[0]
+
+    def _point(self) -> tuple[Array, Shared]:
+        if self._next is None:
+            members, memory = self.members, self._memory
             if len(members) == 0:
                 raise RuntimeError("no client has joined: the server has no upload to aggregate")
             Z: Any = self.Z
             if len(members) < len(self.Z) or self._folder is not None:
                 Z = np.asarray(self.Z)  # rows of a memory map are slower to come by
                 Z = [Z[i] for i in members.tolist()] if self._by_kernels else Z[members]
-            uploaded = np.flatnonzero(np.isin(members, list(self._accepted)))
-            self._x = self._hooks.aggregate(
+            draft = memory.draft()
+            x = self._hooks.aggregate(
                 AtServer(
-                    self.tau, Z, self._select(len(members)), uploaded, _UNKNOWN,
-                    self.scales[members], np.full(self._shape[1], np.nan),
+                    self.tau, Z, self._select(len(members)), memory.uploaded(members, self.tau),
+                    _UNKNOWN, self.scales[members], memory.x.copy(), draft,
+                    memory.agreed(members),
                 )
             )  # fmt: skip
-            self._x.flags.writeable = False
-        return self._x
+            self._next = frozen(np.asarray(x, self.dtype)), memory.sent(draft)
+        return self._next
 
     # A round ----------------------------------------------------------------------------
 
     def open_round(self) -> Round:
         """Aggregate, and select this round's clients; the open round if there is one."""
         if self._open is None:
-            self._do(Event.OPEN, row=self.x)
+            x, shared = self._point()
+            for place, row in enumerate(shared.values()):
+                self._do(Event.SHARE, place, row=row)
+            self._do(Event.OPEN, row=x)
         assert self._open is not None
         return self._open
+
+    def message(self, client: int) -> dict[str, Any]:
+        """What a selected client is sent beside x and tau, for `Client.train` by keyword.
+
+        Nothing for FedEPM. ``shared`` are the vectors that the algorithm `shares`, for each name
+        (n,), read-only; ``acknowledged``, where clients keep something, is the round of the
+        client's last upload that counts, -1 if none does; ``told``, of an algorithm that `tells`,
+        what has become of the client's numbers.
+
+        Raises
+        ------
+        RuntimeError
+            If no round is open.
+        ValueError
+            If the client was not selected, or has left.
+        """
+        if self._open is None:
+            raise RuntimeError("no round is open")
+        fault = self._unknown(client)
+        if not fault and not (self._asked[client] and self._members[client]):
+            fault = "it was not selected"
+        if fault:
+            raise ValueError(f"client must be one of the round: {fault}, got {client!r}")
+        return self._memory.message(client, self._point()[1])
 
     def receive(self, tau: int, client: int, upload: Any, *, scale: float | None = None) -> bool:
         """A selected client's upload of round `tau`; whether it was accepted.
@@ -191,48 +226,69 @@ class Server(Rounds[float, Round]):
         members[list(self._joined)] = True
         for change in (self._accepted, self._joined):
             scales[list(change)] = list(change.values())
+        memory = self._memory.ended(self.tau, accepted)
         if self._folder is not None:
-            self._folder.end_round(members, scales, accepted)
+            self._folder.end_round(members, scales, accepted, memory)
+        self._memory.recall(memory)
         self.tau, self._members, self.scales = self.tau + 1, members, scales
-        self._open = self._x = None
+        self._open = self._next = None
         self._joined = {}
         return accepted
 
     # Members ----------------------------------------------------------------------------
 
-    def join(self, client: int, upload: Any, *, scale: float | None = None) -> bool:
+    def join(
+        self,
+        client: int,
+        upload: Any,
+        *,
+        scale: float | None = None,
+        told: Mapping[str, float] | None = None,
+    ) -> bool:
         """A client's first upload; whether it was accepted.
 
         The client is a member at once, or from the end of an open round on. A private client that
-        has been one before sends its last upload, and the `scale` of its noise.
+        has been one before sends its last upload, and the `scale` of its noise. `told` are its
+        numbers of the algorithm's `tells`, if there are such: ``Client.told``.
         """
-        fault = self._not_new(client) or self._fault(upload)
+        fault = self._not_new(client) or self._fault(upload) or told_fault(self.algorithm, told)
         if not fault and scale is not None:
             fault = scale_fault(self.algorithm, scale)
         if fault:
             return self.reject(client, fault)
+        for name in self.algorithm.tells:
+            self._do(Event.TELL, int(client), float((told or {})[name]))
         self._do(Event.JOIN, int(client), np.nan if scale is None else float(scale), upload)
         return True
 
     # What happens -----------------------------------------------------------------------
 
     def _happen(self, event: Event, client: int, scale: float, row: Array | None) -> None:
-        if event is Event.JOIN:
+        memory = self._memory
+        if event is Event.TELL:
+            memory.tell(client, scale)
+        elif event is Event.SHARE:
+            assert row is not None
+            memory.share(client, row)
+        elif event is Event.JOIN:
             self.Z[client] = row
+            memory.join(client)
             if self._open is None:
                 self._members[client], self.scales[client] = True, scale
-                self._x = None
+                self._next = None
             else:
                 self._joined[client] = scale
         elif event is Event.LEAVE:
             self._forget(client)
+            memory.leave(client)
             if self._open is None:
-                self._x = None
+                self._next = None
         elif event is Event.OPEN:
             members = self.members
             assert row is not None
-            self._x = frozen(row)
-            self._begin_round(Round(self.tau, self._x, members[self._select(len(members))]))
+            x = frozen(row)
+            self._next = x, memory.open(x, members)
+            self._begin_round(Round(self.tau, x, members[self._select(len(members))]))
         else:
             if self._folder is None:  # else the journal has it until the round ends
                 self.Z[client] = row
@@ -243,6 +299,7 @@ class Server(Rounds[float, Round]):
         assert folder is not None
         self.tau, self.Z = folder.tau, folder.Z
         self._members, self.scales = folder.members.copy(), folder.scales.copy()
+        self._memory.recall(folder.memory)
 
     # Faults -----------------------------------------------------------------------------
 

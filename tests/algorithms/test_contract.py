@@ -31,10 +31,11 @@ from fedepm_fast import (
     tune,
 )
 from fedepm_fast._common.parameters import parameters
-from fedepm_fast.algorithms import ALGORITHMS
+from fedepm_fast.algorithms import ALGORITHMS, Algorithm
 from fedepm_fast.data import sources
 from fedepm_fast.federation.client import Client
 from fedepm_fast.federation.server import Server
+from fedepm_fast.objectives import ClientProblem
 
 #: A user's own file: momentum at the server, which sends its velocity along; each client keeps a
 #: running mean of its gradients. Equations in NumPy, and the same compiled.
@@ -270,43 +271,53 @@ def test_callables_go_through_the_same_hooks(algorithm):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(np.abs(b).max(), 1.0))
 
 
-def test_is_served_or_says_why_not(algorithm):
+@pytest.mark.parametrize("holds_rows", [False, True], ids=["callable", "rows"])
+def test_is_served_as_it_runs(algorithm, holds_rows):
     data = small_data()
     problem, (m, n) = make_problem(algorithm, data), (6, 5)
+    bounds = problem.lipschitz()
 
-    def clients():
-        return [
-            Client(
-                algorithm, lambda x, i=i: problem.gradient(i, x), index=i, clients=m, features=n,
-                samples=int(size), seed=3,
-            )
-            for i, size in enumerate(data.client_sizes)
-        ]  # fmt: skip
+    def client(i):
+        options = dict(index=i, clients=m, features=n, samples=int(data.client_sizes[i]), seed=3)
+        if holds_rows:
+            rows, labels = data.client(i)
+            own = FederatedData(rows, labels, data.client_sizes[i : i + 1])
+            return Client(algorithm, ClientProblem(own, problem.objective, clients=m), **options)
+        return Client(algorithm, Gradient(problem, i, bounds[i]), **options)
 
     if algorithm.keeps_models:  # which has a server of its own, see tests/federation
-        for make in (clients, lambda: Server(algorithm, m, n)):
+        for make in (lambda: client(0), lambda: Server(algorithm, m, n)):
             with pytest.raises(ValueError, match="a CurvatureServer and a CurvatureClient have"):
                 make()
         return
-    if algorithm.keeps or algorithm.shares:
-        for make in (clients, lambda: Server(algorithm, m, n)):
-            with pytest.raises(ValueError, match=f"{algorithm.label} has .*{algorithm.shares[0]}"):
-                make()
-        return
-    server, them, states = Server(algorithm, m, n, seed=3), clients(), {}
-    for i, client in enumerate(them):
-        states[i], upload = client.join(np.zeros(n))
-        assert server.join(i, upload)
+    server, them, states = Server(algorithm, m, n, seed=3), [client(i) for i in range(m)], {}
+    for i, each in enumerate(them):
+        states[i], upload = each.join(np.zeros(n))
+        assert server.join(i, upload, told=each.told)
     points = []
     for _ in range(5):
         tau, x, chosen = server.open_round()
         points.append(x)
         for i in chosen.tolist():
-            states[i], upload = them[i].train(states[i], x, tau)
+            states[i], upload = them[i].train(states[i], x, tau, **server.message(i))
             assert server.receive(tau, i, upload)
         server.close_round()
-    want = run(algorithm, data, rounds=4, seed=3).history["x"]
-    np.testing.assert_allclose(points, want, rtol=0, atol=1e-12 * np.abs(want).max())
+    want = run(algorithm, data, rounds=4, seed=3, engine="reference")
+    np.testing.assert_allclose(
+        points, want.history["x"], rtol=0, atol=1e-12 * np.abs(want.history["x"]).max()
+    )
+    if type(algorithm).with_kernels is Algorithm.with_kernels:  # no kernels, the same lines
+        np.testing.assert_array_equal(points, want.history["x"])
+
+
+class Gradient:
+    """A client's gradient as a callable, with the bound that it is told to know."""
+
+    def __init__(self, problem, i, lipschitz):
+        self.problem, self.i, self.lipschitz = problem, i, lipschitz
+
+    def __call__(self, w):
+        return self.problem.gradient(self.i, w)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -22,7 +23,9 @@ from full_disk import full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedepm_fast import FedEPM
+from fedepm_fast import FedEPM, Scaffold
+from fedepm_fast._common.archives import read_archive, write_archive
+from fedepm_fast.algorithms import Algorithm
 from fedepm_fast.federation import _journal
 from fedepm_fast.federation.server import Server
 from fedepm_fast.privacy import LaplaceMechanism
@@ -41,8 +44,18 @@ def no_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
-def make(path: Any = None, **options: Any) -> Server:
-    return Server(ALGORITHM, M, N, seed=SEED, path=path, **options)
+#: One that keeps, shares and tells; compared with one that does nothing of it.
+SCAFFOLD = Scaffold(participation=0.5, local_steps=2, learning_rate=0.5, noise="none")
+BOTH = pytest.mark.parametrize("algorithm", [ALGORITHM, SCAFFOLD], ids=["fedepm", "scaffold"])
+
+
+def make(path: Any = None, algorithm: Algorithm = ALGORITHM, **options: Any) -> Server:
+    return Server(algorithm, M, N, seed=SEED, path=path, **options)
+
+
+def told(server: Server, number: int) -> dict[str, float]:
+    """What a client tells when it joins."""
+    return {name: 1.0 + number for name in server.algorithm.tells}
 
 
 def upload(number: int) -> np.ndarray:
@@ -57,20 +70,27 @@ def same(found: Server, expected: Server) -> None:
     np.testing.assert_array_equal(found.scales[i], expected.scales[i])
     if len(i):
         np.testing.assert_array_equal(found.x, expected.x)
+    for client in expected.awaited.tolist():
+        assert as_lists(found.message(client)) == as_lists(expected.message(client))
+
+
+def as_lists(message: dict[str, Any]) -> dict[str, Any]:
+    shared = {name: row.tolist() for name, row in message.get("shared", {}).items()}
+    return {**message, "shared": shared}
 
 
 def story(server: Server) -> None:
     """Two rounds, and half of a third, with clients that come, leave and come back."""
     for i in range(4):
-        assert server.join(i, upload(i))
+        assert server.join(i, upload(i), told=told(server, i))
     for tau in range(3):
         chosen = server.open_round().clients.tolist()
         for i in chosen[: len(chosen) - (tau == 2)]:
             assert server.receive(tau, i, upload(10 * tau + i))
         if tau == 0:
-            assert server.join(4, upload(40))
+            assert server.join(4, upload(40), told=told(server, 40))
             server.leave(2)
-            assert server.join(2, upload(41))
+            assert server.join(2, upload(41), told=told(server, 41))
         elif tau == 1:
             server.leave(int(chosen[0]))
         if tau < 2:
@@ -93,7 +113,7 @@ def perform(server: Server, number: int, step: tuple[str, int], tau: int) -> Any
     """One call, which may be repeated after a kill; its answer."""
     event, i = step
     if event == "join":
-        return server.join(i, upload(number))
+        return server.join(i, upload(number), told=told(server, number))
     if event == "send":
         return server.receive(tau, i, upload(number))
     if event == "leave":
@@ -109,16 +129,17 @@ def is_open(server: Server) -> bool:
     return server._open is not None
 
 
-@given(st.lists(STEP, min_size=1, max_size=30), st.integers(1, 120))
+@BOTH
+@given(steps=st.lists(STEP, min_size=1, max_size=30), calls=st.integers(1, 120))
 @settings(deadline=None, max_examples=100)
-def test_a_kill_at_any_moment_changes_nothing(steps, calls):
+def test_a_kill_at_any_moment_changes_nothing(algorithm, steps, calls):
     with tempfile.TemporaryDirectory() as folder:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:  # whatever happens, it does not return
             try:
                 dying(calls)
-                server, expected = make(folder), make()
+                server, expected = make(folder, algorithm), make(None, algorithm)
                 for number, step in enumerate(steps):
                     tau = expected.tau
                     perform(expected, number, step, tau)
@@ -130,10 +151,10 @@ def test_a_kill_at_any_moment_changes_nothing(steps, calls):
         with open(reading, "rb") as answers:
             done = len(answers.read())
         os.waitpid(child, 0)
-        expected = make()
+        expected = make(None, algorithm)
         for number, step in enumerate(steps[:done]):
             perform(expected, number, step, expected.tau)
-        with make(folder) as server:
+        with make(folder, algorithm) as server:
             if done == len(steps):
                 same(server, expected)
             for number, step in [*enumerate(steps)][done:]:
@@ -147,7 +168,7 @@ def test_a_kill_at_any_moment_changes_nothing(steps, calls):
                 if is_open(each):
                     each.close_round()
             same(server, expected)
-        with make(folder) as server:
+        with make(folder, algorithm) as server:
             same(server, expected)
 
 
@@ -245,8 +266,11 @@ def test_what_was_waited_for_is_there_or_refused(tmp_path, monkeypatch):
 # Full disks -----------------------------------------------------------------------------
 
 
+#: Bytes: an entry of a journal has a head of 40, and its vector.
+ROOM = {"none": 0, "a little": 30, "an entry": 60 + 8 * N}
+
 CALLS: dict[str, Callable[[Server], Any]] = {
-    "join": lambda server: server.join(5, upload(5)),
+    "join": lambda server: server.join(5, upload(5), told=told(server, 5)),
     "leave": lambda server: server.leave(2),
     "receive": lambda server: server.receive(2, int(server.awaited[0]), upload(70)),
     "close_round": lambda server: server.close_round(),
@@ -254,23 +278,29 @@ CALLS: dict[str, Callable[[Server], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("room", ["none", "a little"])
-def test_a_call_on_a_full_disk_changes_nothing(name, room, tmp_path):
-    expected, server = make(), make(tmp_path)
+#: What needs more than one entry.
+LONG = [(SCAFFOLD, name, "an entry") for name in ("join", "open_round")]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "room"),
+    [*itertools.product([ALGORITHM, SCAFFOLD], CALLS, ["none", "a little"]), *LONG],
+)
+def test_a_call_on_a_full_disk_changes_nothing(algorithm, name, room, tmp_path):
+    expected, server = make(None, algorithm), make(tmp_path, algorithm)
     for each in (expected, server):
         story(each)
         if name == "open_round":
             each.close_round()
     journal = tmp_path / f"journal-{server.tau}"
-    with full(journal.stat().st_size + (30 if room == "a little" else 0)):
+    with full(journal.stat().st_size + ROOM[room]):
         for _ in range(2):
             with pytest.raises(OSError, match=r"File too large: '.*/(journal-\d|state\.npz)'"):
                 CALLS[name](server)
             same(server, expected)
     if name == "close_round":  # what a kill finds by now
         shutil.copytree(tmp_path, tmp_path / "copy")
-        with make(tmp_path / "copy") as killed:
+        with make(tmp_path / "copy", algorithm) as killed:
             same(killed, expected)
             assert killed.close_round().tolist() == expected.close_round().tolist()
             same(killed, expected)
@@ -278,7 +308,7 @@ def test_a_call_on_a_full_disk_changes_nothing(name, room, tmp_path):
         CALLS[name](each)
     same(server, expected)
     server.close()
-    server = make(tmp_path)
+    server = make(tmp_path, algorithm)
     same(server, expected)
     for each in (server, expected):
         if not is_open(each):
@@ -337,12 +367,12 @@ def test_a_server_that_has_no_space_is_not_made(tmp_path):
 # Damage ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("told")
-    with make(folder) as server:
+@pytest.fixture(scope="module", params=[ALGORITHM, SCAFFOLD], ids=["fedepm", "scaffold"])
+def left(tmp_path_factory, request):
+    folder = tmp_path_factory.mktemp("left")
+    with make(folder, request.param) as server:
         story(server)
-    expected = make()
+    expected = make(None, request.param)
     story(expected)
     ending(expected)
     return folder, expected
@@ -352,26 +382,26 @@ FILES = ["state.npz", "uploads.npy", "journal-2"]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_cut_short_is_refused(name, told, tmp_path):
-    path = shutil.copytree(told[0], tmp_path / "copy") / name
+def test_a_file_cut_short_is_refused(name, left, tmp_path):
+    path = shutil.copytree(left[0], tmp_path / "copy") / name
     whole = path.read_bytes()
     for size in sorted({0, 1, 60, 200, len(whole) // 2, len(whole) - 48, len(whole) - 1}):
         path.write_bytes(whole[:size])
         with pytest.raises(ValueError, match=rf"^path .*{name.split('.')[0]}"):
-            make(path.parent)
+            make(path.parent, left[1].algorithm)
         assert path.stat().st_size == size
     path.write_bytes(whole + bytes(8))
     if name == "uploads.npy":
         with pytest.raises(ValueError, match=r"uploads\.npy"):
-            make(path.parent)
+            make(path.parent, left[1].algorithm)
     path.unlink()
     with pytest.raises(ValueError, match=rf"^path .*{name.split('.')[0]}"):
-        make(path.parent)
+        make(path.parent, left[1].algorithm)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_flipped_bit_is_refused_or_tells_nothing(name, told, tmp_path):
-    folder, expected = told
+def test_a_flipped_bit_is_refused_or_tells_nothing(name, left, tmp_path):
+    folder, expected = left
     path = shutil.copytree(folder, tmp_path / "copy") / name
     whole, refused = path.read_bytes(), 0
     rng = np.random.default_rng(5)
@@ -382,7 +412,7 @@ def test_a_flipped_bit_is_refused_or_tells_nothing(name, told, tmp_path):
         flipped = bytes([whole[at] ^ (1 << int(rng.integers(8)))])
         path.write_bytes(whole[:at] + flipped + whole[at + 1 :])
         try:
-            server = make(path.parent)
+            server = make(path.parent, left[1].algorithm)
         except ValueError as error:
             assert name.split(".")[0] in str(error)
             refused += 1
@@ -558,3 +588,23 @@ def test_a_state_of_an_earlier_version_is_read(waiting, scales, tmp_path):
         with pytest.raises(ValueError, match=name):
             Server(FedEPM(), M, N, path=old)
         (old / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize("header", [{"arrays": ["members", "scales", "sums"]}, {}])
+def test_a_state_that_remembers_no_point_is_read(header, tmp_path):
+    """As it was before servers of algorithms that share, keep or tell."""
+    with make(tmp_path) as server:
+        story(server)
+    header, arrays = read_archive(tmp_path / "state.npz")[0] | header, {}
+    if len(header["arrays"]) > 3:
+        del header["arrays"]
+    with np.load(tmp_path / "state.npz") as saved:
+        arrays = {name: saved[name] for name in ("members", "scales", "sums")}
+    write_archive(tmp_path / "state.npz", header, arrays)
+    expected = make()
+    story(expected)
+    for _ in range(2):
+        with make(tmp_path) as server:
+            same(server, expected)
+            ending(server)
+        ending(expected)

@@ -1,0 +1,311 @@
+"""Servers and clients of algorithms that keep, share and tell, whoever is silent or lost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import small_data
+
+from fedepm_fast import FedEPM, FederatedData, Scaffold, make_problem
+from fedepm_fast.federation.client import Client, ClientState, UploadRefused
+from fedepm_fast.federation.server import Server
+from fedepm_fast.objectives import ClientProblem
+
+M, N, SEED = 6, 5, 3
+ALGORITHM = Scaffold(participation=0.5, local_steps=3, learning_rate=0.05, noise="none")
+DATA = small_data()
+PROBLEM = make_problem(ALGORITHM, DATA)
+START = np.zeros(N)
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    """Processes are killed here, not the machine: waiting for the disk adds nothing."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+def make_client(i: int, algorithm: Any = ALGORITHM, **options: Any) -> Client:
+    given = dict(index=i, clients=M, features=N, samples=int(DATA.client_sizes[i]), seed=SEED)
+    return Client(algorithm, lambda w: PROBLEM.gradient(i, w), **{**given, **options})
+
+
+def own_problem(i: int) -> ClientProblem:
+    rows, labels = DATA.client(i)
+    own = FederatedData(rows, labels, DATA.client_sizes[i : i + 1])
+    return ClientProblem(own, PROBLEM.objective, clients=M)
+
+
+class Federation:
+    """A server that may be killed, and the states of its clients."""
+
+    def __init__(self, path: Any = None, algorithm: Any = ALGORITHM) -> None:
+        self.path, self.algorithm = path, algorithm
+        self.clients = [make_client(i, algorithm) for i in range(M)]
+        self.states: dict[int, ClientState] = {}
+        self.server = self.new_server()
+
+    def new_server(self) -> Server:
+        return Server(self.algorithm, M, N, seed=SEED, path=self.path)
+
+    def restart(self) -> None:
+        self.server.close()
+        self.server = self.new_server()
+
+    def join(self, i: int) -> None:
+        state, upload = self.clients[i].join(START)
+        if self.server.join(i, upload, told=self.clients[i].told):
+            self.states[i] = state
+
+    def answer(self, i: int) -> np.ndarray:
+        tau, x, _ = self.server.open_round()
+        message = self.server.message(i)
+        self.states[i], upload = self.clients[i].train(self.states[i], x, tau, **message)
+        return upload
+
+    def kept(self, i: int) -> np.ndarray:
+        """What counts of what a client keeps, by what the server acknowledges."""
+        round_ = int(self.server._memory.acknowledged[i])
+        state = self.states[i]
+        if round_ == -1:
+            return np.zeros((1, N))
+        return state.kept if state.round(3) == round_ else state.kept_before
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("round"), st.lists(st.sampled_from("aaalrs"), min_size=3, max_size=3)),
+    st.tuples(st.sampled_from(["leave", "join"]), st.integers(0, M - 1)),
+    st.tuples(st.just("restart"), st.none()),
+)
+
+
+@given(st.lists(STEPS, max_size=15))
+@settings(deadline=None, max_examples=60)
+def test_what_is_shared_is_the_mean_of_what_members_keep(steps):
+    """Whoever is silent, whatever answer is lost or asked for again, comes, leaves or restarts."""
+    with tempfile.TemporaryDirectory() as folder:
+        federation = Federation(folder)
+        for i in range(4):
+            federation.join(i)
+        for event, how in [*steps, ("round", "aaa"), ("round", "aaa")]:
+            if event == "restart":
+                federation.restart()
+            elif event == "join":
+                federation.join(how)
+            elif event == "leave":
+                federation.server.leave(how)
+            elif len(federation.server.members):
+                play(federation, how)
+        federation.server.close()
+
+
+def play(federation: Federation, how: Any) -> None:
+    """A round in which answers are accepted, lost, repeated after a restart, or never made."""
+    server = federation.server
+    tau, _, chosen = server.open_round()
+    members = server.members
+    mean = np.mean([federation.kept(i) for i in members.tolist()], axis=0)[0]
+    shared = server.message(int(chosen[0]))["shared"]["c"]
+    np.testing.assert_allclose(shared, mean, rtol=0, atol=1e-12 * max(1.0, np.abs(mean).max()))
+    for i, what in zip(chosen.tolist(), how, strict=False):
+        if what == "s":
+            continue
+        upload = federation.answer(i)
+        if what == "r":
+            federation.restart()
+            np.testing.assert_array_equal(federation.answer(i), upload)
+        if what != "l":
+            assert federation.server.receive(tau, i, upload)
+    federation.server.close_round()
+
+
+def test_a_lost_upload_is_as_if_it_had_never_been_made():
+    def points(lose: bool) -> list[Any]:
+        federation = Federation()
+        for i in range(M):
+            federation.join(i)
+        for tau in range(8):
+            chosen = federation.server.open_round().clients
+            for i in chosen.tolist():
+                silent = (i + tau) % 3 == 0
+                if lose or not silent:
+                    upload = federation.answer(i)
+                if not silent:
+                    assert federation.server.receive(tau, i, upload)
+            federation.server.close_round()
+        return [federation.server.x, federation.server.Z]
+
+    for found, expected in zip(points(True), points(False), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_round_without_answers_moves_nothing():
+    federation = Federation()
+    for i in range(M):
+        federation.join(i)
+    play(federation, "aaa")
+    x = federation.server.open_round().x
+    federation.server.close_round()
+    np.testing.assert_array_equal(federation.server.x, x)
+
+
+def test_who_lost_what_it_kept_is_refused_until_it_joins_again():
+    federation = Federation()
+    for i in range(M):
+        federation.join(i)
+    for _ in range(4):
+        play(federation, "aaa")
+    tau, x, chosen = federation.server.open_round()
+    i = next(i for i in chosen.tolist() if federation.server.message(i)["acknowledged"] >= 0)
+    message = federation.server.message(i)
+    fresh, _ = federation.clients[i].join(START)
+    for lost in (None, fresh):
+        with pytest.raises(
+            UploadRefused, match=rf"client {i} uploads nothing: it has lost what it"
+        ):
+            federation.clients[i].train(lost, x, tau, **message)
+    federation.server.close_round()
+    federation.server.leave(i)
+    federation.join(i)
+    for _ in range(4):
+        play(federation, "aaa")
+
+
+def test_a_client_keeps_its_state_in_a_file(tmp_path):
+    federation = Federation()
+    for i in range(M):
+        federation.join(i)
+    for _ in range(4):
+        play(federation, "aaa")
+    i = int(np.argmax(federation.server._memory.acknowledged))
+    state, path = federation.states[i], tmp_path / "state.npz"
+    make_client(i, path=path).remember(state)
+    found = make_client(i, path=path).recall()
+    for name, array in state._asdict().items():
+        np.testing.assert_array_equal(getattr(found, name), array)
+    assert np.abs(found.kept).min() > 0 and found.kept.shape == (1, N)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(state.kept.tobytes(), (-state.kept).tobytes()))
+    with pytest.raises(ValueError, match="path must hold a client's state"):
+        make_client(i, path=path).recall()
+    plain = make_client(i, FedEPM(), path=path)
+    plain.remember(ClientState(START, START, 0))
+    with pytest.raises(ValueError, match=r"path must hold a client's state: .*it has no 'kept'"):
+        make_client(i, path=path).recall()
+
+
+def test_float32_stays_float32():
+    server = Server(ALGORITHM, 1, N, dtype=np.float32)
+    client = make_client(0, clients=1)
+    state, upload = client.join(START.astype(np.float32))
+    assert server.join(0, upload, told=client.told)
+    for _ in range(3):
+        tau, x, _ = server.open_round()
+        message = server.message(0)
+        state, upload = client.train(state, x, tau, **message)
+        arrays = (x, upload, message["shared"]["c"], state.kept, state.kept_before, state.w)
+        assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
+        assert server.receive(tau, 0, upload)
+        server.close_round()
+    assert np.abs(state.kept).max() > 0
+
+
+# What is checked ------------------------------------------------------------------------
+
+TOLD = make_client(0).told
+SHARED = {"c": START}
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "fault"),
+    [
+        ({"shared": None}, ValueError, "shared must have c, got nothing"),
+        ({"shared": {"d": START}}, ValueError, "shared must have c, got d"),
+        ({"shared": [START]}, TypeError, "shared must be a mapping of names to arrays, got list"),
+        ({"shared": {"c": START[1:]}}, ValueError, r"shared c must have shape \(5\), got \(4,\)"),
+        ({"shared": {"c": START * np.nan}}, ValueError, "shared c must be finite, got nan"),
+        ({"acknowledged": None}, ValueError, "acknowledged must be the server's: clients keep c_i"),
+        ({"acknowledged": 3}, ValueError, "acknowledged must be an integer from -1 to 2, got 3"),
+        ({"acknowledged": -2}, ValueError, "acknowledged must be an integer from -1 to 2, got -2"),
+        ({"told": None}, ValueError, "told must have .*, got nothing"),
+        ({"told": dict.fromkeys(TOLD, np.nan)}, ValueError, "told .* must be a finite number in"),
+    ],
+)
+def test_a_message_that_is_none_is_named(message, error, fault):
+    client = make_client(0)
+    state, _ = client.join(START)
+    good = {"shared": SHARED, "acknowledged": -1, "told": TOLD}
+    client.train(state, START, 3, **good)
+    with pytest.raises(error, match=fault):
+        client.train(state, START, 3, **{**good, **message})
+
+
+def test_a_state_without_what_is_kept_is_named():
+    client = make_client(0)
+    options: Any = {"shared": SHARED, "acknowledged": -1, "told": TOLD}
+    with pytest.raises(ValueError, match=r"state.kept must have shape \(1, 5\), got \(0, 0\)"):
+        client.train(ClientState(START, START, 0), START, 0, **options)
+    state, _ = client.join(START)
+    with pytest.raises(ValueError, match=r"state\.kept_before must be finite"):
+        client.train(state._replace(kept_before=state.kept * np.nan), START, 0, **options)
+    plain = make_client(0, FedEPM())
+    with pytest.raises(ValueError, match="shared must have nothing, got c"):
+        plain.train(plain.join(START)[0], START, 0, shared=SHARED)
+
+
+@pytest.mark.parametrize(
+    ("told", "fault"),
+    [
+        (None, "told must have .*, got nothing"),
+        ({"x": 1.0}, "told must have .*, got x"),
+        (dict.fromkeys(TOLD, 0.0), r"told .* must be a finite number in \(0, inf\), got 0.0"),
+        (dict.fromkeys(TOLD, np.inf), "told .* must be a finite number in"),
+        (dict.fromkeys(TOLD, "1"), "told .* must be a finite number in"),
+        ([1.0], "told must be a mapping of names to numbers, got list"),
+    ],
+)
+def test_what_a_client_tells_is_checked(told, fault, caplog):
+    server = Server(ALGORITHM, M, N)
+    assert not server.join(0, START, told=told)
+    assert "client 0 rejected: told " in caplog.text
+    assert len(server.members) == 0
+    if told is not None:
+        with pytest.raises(ValueError, match=fault):
+            make_client(0, told=told)
+    plain = Server(FedEPM(), M, N)
+    assert not plain.join(0, START, told=TOLD)
+    assert plain.join(0, START)
+
+
+def test_a_message_is_for_who_was_selected():
+    federation = Federation()
+    for i in range(M):
+        federation.join(i)
+    with pytest.raises(RuntimeError, match="no round is open"):
+        federation.server.message(0)
+    chosen = federation.server.open_round().clients
+    idle = int(np.setdiff1d(np.arange(M), chosen)[0])
+    for who in (idle, M, -1, "0"):
+        with pytest.raises(ValueError, match="client must be one of the round"):
+            federation.server.message(who)
+    plain = Server(FedEPM(), 1, N)
+    assert plain.join(0, START)
+    plain.open_round()
+    assert plain.message(0) == {}
+
+
+def test_a_client_s_problem_is_checked():
+    for wrong, fault in (
+        ({"features": N + 1}, "features must be those of the ClientProblem, 5, got 6"),
+        ({"samples": 1}, r"samples must be those of the ClientProblem, \d+, got 1"),
+    ):
+        options = dict(index=0, clients=M, features=N, samples=int(DATA.client_sizes[0])) | wrong
+        with pytest.raises(ValueError, match=fault):
+            Client(ALGORITHM, own_problem(0), **options)
+    with pytest.raises(TypeError, match="gradient must be callable, or a ClientProblem, got int"):
+        Client(ALGORITHM, 1, index=0, clients=M, features=N, samples=1)  # type: ignore[arg-type]
