@@ -1,4 +1,4 @@
-"""FedEPM in Flower: strategies, a client app, and ENS as the aggregator of other strategies.
+"""FedEPM and its kin in Flower: strategies, a client app, and ENS as an aggregator of others.
 
 ::
 
@@ -20,13 +20,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .._common.extras import require
-from ..federation.client import Client, ClientState, PrivateClient, UploadRefused
+from ..federation.client import Client, PrivateClient, UploadRefused
 from ..federation.curvature_client import CurvatureClient
 
 require("flwr.serverapp", "flower", "fedepm_fast.flower")
 
 from flwr.app import (  # noqa: E402
-    Array,
     ArrayRecord,
     ConfigRecord,
     Context,
@@ -40,6 +39,7 @@ from flwr.clientapp import ClientApp  # noqa: E402
 from . import _curvature  # noqa: E402
 from ._aggregate import ElasticNetAggregate  # noqa: E402
 from ._curvature import CurvatureStrategy  # noqa: E402
+from ._messages import at_client, at_first, has_lost, recall, remember  # noqa: E402
 from ._records import ARRAYS, CONFIG, METRICS, Layout  # noqa: E402
 from ._strategy import FedEPMStrategy  # noqa: E402
 
@@ -54,8 +54,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-#: Where a client's state lies in its context.
-STATE = "fedepm"
 #: Error code of every error in answer, that of any exception in a client app.
 REFUSED = 2
 #: All that is said of a fault where rows may be private: texts and types of exceptions show rows.
@@ -141,20 +139,23 @@ def _discreet(work: Work) -> Work:
 def join(client: AnyClient, message: Message, context: Context) -> Message:
     """A client's answer to a strategy that does not know its node.
 
-    A client that the server has as a member keeps its state; any other begins anew. A private
-    client's faults are an error in answer, as `client_app` says.
+    A client that the server has as a member keeps its state; any other begins anew, and so does
+    one of an algorithm such as SCAFFOLD that has lost what it kept. A private client's faults are
+    an error in answer, as `client_app` says.
     """
     config = _agree(client, message)
     arrays = message.content[ARRAYS]
     metrics: dict[str, Any] = {"client": client.index}
-    if client.index in config["members"]:
+    anew = isinstance(client, Client) and has_lost(client, context)
+    if client.index in config["members"] and not anew:
         return _reply(message, ArrayRecord(), metrics)
     layout = Layout(arrays)
     if isinstance(client, CurvatureClient):
         return _reply(message, *_curvature.first(client, layout.vector(arrays), config))
     if isinstance(client, Client):
         state, upload = client.join(layout.vector(arrays))
-        _remember(client, context, state)
+        remember(client, context, state)
+        metrics |= at_first(client)
     else:
         upload, scale = client.join(layout.vector(arrays))
         metrics |= {} if scale is None else {"scale": scale}
@@ -177,8 +178,9 @@ def train(client: AnyClient, message: Message, context: Context) -> Message:
     if isinstance(client, CurvatureClient):
         return _reply(message, *_curvature.answer(client, layout.vector(arrays), config))
     if isinstance(client, Client):
-        state, upload = client.train(_recall(client, context), layout.vector(arrays), tau)
-        _remember(client, context, state)
+        known, told = recall(client, context), at_client(client.algorithm, message.content)
+        state, upload = client.train(known, layout.vector(arrays), tau, **told)
+        remember(client, context, state)
     else:
         upload, metrics["scale"] = client.train(layout.vector(arrays), tau)
     return _reply(message, layout.record(upload), metrics)
@@ -203,20 +205,6 @@ def _shared(parameters: dict[str, Any]) -> dict[str, Any]:
     if mechanism is None:
         return parameters
     return {**parameters, "mechanism": {name: mechanism[name] for name in ("name", "clip")}}
-
-
-def _recall(client: Client, context: Context) -> ClientState | None:
-    if STATE not in context.state.array_records:
-        return client.recall()
-    arrays = context.state[STATE]
-    iterations = context.state[f"{STATE}.iterations"]["iterations"]
-    return ClientState(arrays["w"].numpy(), arrays["before"].numpy(), iterations)
-
-
-def _remember(client: Client, context: Context, state: ClientState) -> None:
-    context.state[STATE] = ArrayRecord({"w": Array(state.w), "before": Array(state.before)})
-    context.state[f"{STATE}.iterations"] = ConfigRecord({"iterations": state.iterations})
-    client.remember(state)
 
 
 def _reply(message: Message, arrays: ArrayRecord, metrics: dict[str, Any]) -> Message:

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from ..algorithms import CurvatureFedEPM
 from ..federation.curvature_client import CurvatureClient
 from ..federation.curvature_server import Answer, CurvatureServer
-from ._records import ndarray
+from ._records import CONFIG, ndarray
 from ._strategy import FedEPMStrategy
 
 #: Names in the arrays of a reply.
@@ -99,6 +99,9 @@ class CurvatureStrategy(FedEPMStrategy):
 
     def _asked_of_new(self, server: Any) -> dict[str, Any]:
         return {"round": server.round_of_x}
+
+    def _told(self, client: int, common: dict[str, Any]) -> dict[str, Any]:
+        return {CONFIG: ConfigRecord(common)}
 
     def _received(self, arrays: ArrayRecord, metrics: MetricRecord) -> Callable[..., bool]:
         return functools.partial(self._server.receive, answer=_answer_of(arrays, metrics))

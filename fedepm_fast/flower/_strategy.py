@@ -1,4 +1,4 @@
-"""FedEPM as a Flower strategy."""
+"""FedEPM, or another algorithm, as a Flower strategy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from .._common.validation import check_int, check_real
-from ..algorithms import CurvatureFedEPM, FedEPM
+from ..algorithms import Algorithm
 from ..federation.server import Server
+from ._messages import to_client, told_at_first
 from ._records import ARRAYS, CONFIG, Layout, content
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ POLL = 1.0
 
 
 class FedEPMStrategy(Strategy):
-    """FedEPM as a Flower strategy.
+    """FedEPM, or any other algorithm but CurvatureFedEPM, as a Flower strategy.
 
     In every Flower round, nodes that the strategy has not met are asked for their client's
     number and first upload; the server aggregates all members' last uploads and selects;
@@ -35,7 +36,7 @@ class FedEPMStrategy(Strategy):
 
     Parameters
     ----------
-    algorithm : FedEPM
+    algorithm : FedEPM, or any other but CurvatureFedEPM
         The parameters; clients that have others answer with an error. Of a mechanism, name and
         clip: a private client's budget is its own.
     clients : int
@@ -57,7 +58,7 @@ class FedEPMStrategy(Strategy):
 
     def __init__(
         self,
-        algorithm: FedEPM | CurvatureFedEPM,
+        algorithm: Algorithm,
         clients: int,
         *,
         min_clients: int = 1,
@@ -97,7 +98,7 @@ class FedEPMStrategy(Strategy):
         )
 
     def summary(self) -> None:
-        log.info("FedEPM of up to %d clients: %s", self.clients, self.algorithm)
+        log.info("%s of up to %d clients: %s", self.algorithm.label, self.clients, self.algorithm)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -106,16 +107,13 @@ class FedEPMStrategy(Strategy):
         nodes = self._meet(server, grid)
         opened = server.open_round()
         own = {"round": opened.tau, "server-round": server_round, **self._asked_of(opened)}
-        record = RecordDict(
-            {
-                ARRAYS: self._layout.record(opened.x),
-                CONFIG: ConfigRecord({**config, **own, "algorithm": self._parameters()}),
-            }
-        )
+        common = {**config, **own, "algorithm": self._parameters()}
+        x = self._layout.record(opened.x)
         node_of = {client: node for node, client in self._client_of.items() if node in nodes}
         messages = []
         for client in server.awaited.tolist():  # after a restart, not those that have replied
             if client in node_of:
+                record = RecordDict({ARRAYS: x, **self._told(client, common)})
                 messages.append(Message(record, node_of[client], MessageType.TRAIN))
             else:
                 server.reject(client, "it is not connected")
@@ -158,6 +156,10 @@ class FedEPMStrategy(Strategy):
         """What clients are told of that are new."""
         return {}
 
+    def _told(self, client: int, common: dict[str, Any]) -> dict[str, Any]:
+        """Records of what a client is told beside the point, with what all are told."""
+        return to_client(self._server.message(client), common)
+
     def _received(self, arrays: ArrayRecord, metrics: MetricRecord) -> Callable[..., bool]:
         """What hands a reply to the server, given round and client."""
         assert self._server is not None
@@ -168,7 +170,8 @@ class FedEPMStrategy(Strategy):
         """Hand a first reply to the server."""
         assert self._server is not None
         scale: Any = metrics.get("scale")
-        return self._server.join(client, self._layout.vector(arrays), scale=scale)
+        told = told_at_first(self._server.algorithm, metrics)
+        return bool(self._server.join(client, self._layout.vector(arrays), scale=scale, told=told))
 
     def _parameters(self) -> str:
         assert self._server is not None
@@ -209,6 +212,8 @@ class FedEPMStrategy(Strategy):
             known = [other for other, i in self._client_of.items() if i == client]
             if any(other in nodes for other in known):
                 raise ValueError(f"node {known[0]} is connected under this number")
+            if client in server.members and arrays:  # it has lost what it kept
+                server.leave(client)
             if client not in server.members and not self._joined(client, arrays, metrics):
                 return
         except Exception as error:  # whatever a client may send
