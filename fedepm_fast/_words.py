@@ -50,6 +50,34 @@ def facts_of(result: Result) -> list[tuple[str, str]]:
     ]
 
 
+def warning_of(result: Result) -> str:
+    """What is wrong with where a run ended; empty if nothing is."""
+    from .stopping import DIVERGED, PRECISION, REASONS
+
+    broken = DIVERGED in result.reasons
+    if not (broken or result.ended_above_start or result.ended_above_best or result.swings):
+        return REASONS[PRECISION] if PRECISION in result.reasons else ""
+    (start, best), m = result.start_and_best, result.n_clients
+    course = f"{start / m:.4g} at the start, where it was lowest"
+    if best < start:
+        course = (
+            f"{start / m:.4g} at the start, {best / m:.4g} at its best (round {result.best_round})"
+        )
+    advice = result.settings.get("advice", "")
+    if broken:
+        return (
+            f"the run diverged after round {result.rounds}, f(x)/m = {result.mean_objective:.4g}, "
+            f"{course}: the parameters do not fit the data or each other; {advice}"
+        )
+    end = "ended above its start" if result.ended_above_start else "ended far above its best"
+    if not (result.ended_above_start or result.ended_above_best):
+        end = "swings and does not settle"
+    return (
+        f"the run {end}: f(x)/m = {result.mean_objective:.4g} after round {result.rounds}, "
+        f"{course}; {advice}"
+    )
+
+
 def _rounds(result: Result) -> str:
     if "local_steps" not in result.algorithm:
         return str(result.rounds)

@@ -59,7 +59,7 @@ class Outcome:
 
     Parameters
     ----------
-    x, W, Z, reasons, history, snr_clients, total_time
+    x, W, Z, reasons, history, snr_clients, total_time, kept
         As of `Result`.
     at_start : float
         f at the start, before any noise.
@@ -73,6 +73,7 @@ class Outcome:
     snr_clients: Array
     total_time: float
     at_start: float
+    kept: dict[str, Array]
 
 
 class Stages(Protocol):
@@ -134,6 +135,7 @@ def simulate(
     is that of the last round only, and NaN before; without `keep_x` the history has no points;
     without `compiled` NumPy does it, equation by equation.
     """
+    stopping = stopping.resolve(problem)
     # Users' callbacks and stopping rules are asked after every round, in Python.
     own_rule = type(stopping) not in BUILT_IN
     stepwise = callback is not None or own_rule or not keep_x
@@ -227,7 +229,7 @@ class _Run:
         *,
         stepwise: bool,
     ) -> None:
-        self.stages, self.start = stages, start
+        self.stages, self.start, self.keeps = stages, start, algorithm.keeps
         self.m, self.n = m, n = problem.n_clients, problem.n_parameters
         self.at_start = stages.value_at_start(start)
         self.settings = _settings(
@@ -354,6 +356,7 @@ class _Run:
             snr_clients=_log10(state.snr),
             total_time=total,
             at_start=self.at_start,
+            kept=dict(zip(self.keeps, state.kept, strict=True)),
         )
 
 

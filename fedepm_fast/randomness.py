@@ -188,24 +188,38 @@ class GivenRandomness:
     ----------
     selected : sequence of int arrays
         Clients of every round, zero-based, for example of shape (rounds, m0).
-    unit_noise_init : array_like of shape (m, n)
-        Unit noise of the first uploads.
-    unit_noise : array_like of shape (rounds, m, n)
+    unit_noise_init : array_like of shape (m, n), optional
+        Unit noise of the first uploads. A run without noise needs none.
+    unit_noise : array_like of shape (rounds, m, n), optional
         Unit noise of every round; only the rows of the selected clients are used.
+
+    Examples
+    --------
+    >>> from fedepm_fast import GivenRandomness, datasets, run
+    >>> from fedepm_fast.algorithms import FedADMM
+    >>> recorded = GivenRandomness([[0, 3], [1, 2], [0, 1]])
+    >>> data = datasets.adult(clients=4, seed=1)
+    >>> run(FedADMM(r0=0.5), data, randomness=recorded, rounds=2).rounds
+    2
     """
 
     def __init__(
         self,
         selected: Sequence[ArrayLike],
-        unit_noise_init: ArrayLike,
-        unit_noise: ArrayLike,
+        unit_noise_init: ArrayLike | None = None,
+        unit_noise: ArrayLike | None = None,
     ) -> None:
         self.selected = [np.sort(np.atleast_1d(np.asarray(s)).astype(np.intp)) for s in selected]
+        self.without_noise = unit_noise_init is None and unit_noise is None
+        if self.without_noise:
+            unit_noise_init, unit_noise = np.empty((0, 1)), np.empty((0, 0, 1))
         self.unit_noise_init = check_array("unit_noise_init", unit_noise_init, ndim=2)
         self.per_round = check_array(
             "unit_noise", unit_noise, shape=(None, *self.unit_noise_init.shape)
         )
-        m = len(self.unit_noise_init)
+        self._check_selected(MAX_SEED if self.without_noise else len(self.unit_noise_init))
+
+    def _check_selected(self, m: int) -> None:
         for tau, chosen in enumerate(self.selected):
             if len(chosen) == 0 or chosen[0] < 0 or chosen[-1] >= m:
                 raise ValueError(
@@ -219,7 +233,13 @@ class GivenRandomness:
 
         Without noise, that of the rounds is not asked for.
         """
-        if self.unit_noise_init.shape != (m, n):
+        if self.without_noise:
+            self._check_selected(m)
+            if noisy:
+                raise ValueError(
+                    "unit_noise_init and unit_noise must be given for an algorithm with noise"
+                )
+        elif self.unit_noise_init.shape != (m, n):
             raise ValueError(
                 f"unit_noise_init must have shape ({m}, {n}) for these data, "
                 f"got {self.unit_noise_init.shape}"

@@ -18,9 +18,18 @@ from ._common.archives import read_arrays
 from ._common.extras import require
 from ._common.files import replacing
 from ._common.measures import Measure, add_measure, summary_of
-from ._words import facts_of, in_words, title_of
+from ._words import facts_of, in_words, title_of, warning_of
 from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
-from .stopping import DIVERGED, FAR, GIVEN_BACK, PRECISION, REASONS, RISE_OF_DIVERGED
+from .stopping import (
+    DIVERGED,
+    FAR,
+    GIVEN_BACK,
+    MAX_ITERATIONS,
+    MAX_ROUNDS,
+    PRECISION,
+    REASONS,
+    RISE_OF_DIVERGED,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +44,7 @@ _ARRAYS = ("x", "W", "Z", "snr_clients")
 
 
 class DivergenceWarning(RuntimeWarning):
-    """A run diverged, or ended above its start or far above its best.
+    """A run diverged, ended above its start or far above its best, or swings.
 
     One that diverges beyond recovery is stopped, and its result holds the last finite state.
     """
@@ -84,6 +93,8 @@ class Result:
         not record it: round 0 stands for it then.
     slack : float
         By how much f may end above that before a run counts as ended above its start.
+    kept : dict of ndarray
+        What the clients keep beside w_i, by the algorithm's names, each of shape (m, n).
     """
 
     algorithm: dict[str, Any]
@@ -104,6 +115,7 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     start_objective: float = math.nan
     slack: float = 0.0
+    kept: dict[str, Array] = field(default_factory=dict)
 
     @property
     def n_clients(self) -> int:
@@ -177,7 +189,7 @@ class Result:
         """
         if DIVERGED in self.reasons or PRECISION in self.reasons:
             return True
-        return self._rose(RISE_OF_DIVERGED * abs(self._before[0]))
+        return self._rose(RISE_OF_DIVERGED * abs(self.start_and_best[0]))
 
     @property
     def ended_above_start(self) -> bool:
@@ -193,9 +205,26 @@ class Result:
 
         What is less than 10 % of f at the start does not count.
         """
-        (start, best), end = self._before, float(self.history["objective"][-1])
-        given_back = max(GIVEN_BACK * (start - best), FAR * abs(start), self.slack)
-        return self.rounds > 0 and not end - best <= given_back
+        best, end = self.start_and_best[1], float(self.history["objective"][-1])
+        return self.rounds > 0 and not end - best <= self._far
+
+    @property
+    def swings(self) -> bool:
+        """Whether f still rose so far in the second half of a run that a cap ended.
+
+        Runs of fewer than 20 rounds, or with noise, do not count.
+        """
+        f, capped = self.history["objective"], {MAX_ROUNDS, MAX_ITERATIONS} & set(self.reasons)
+        if not capped or self.rounds < 20 or self.algorithm["noise"] != "none":
+            return False
+        rises = f - np.minimum.accumulate(f)
+        return float(rises[self.rounds // 2 :].max()) > self._far
+
+    @property
+    def _far(self) -> float:
+        """How far above its best f is far."""
+        start, best = self.start_and_best
+        return max(GIVEN_BACK * (start - best), FAR * abs(start), self.slack)
 
     @property
     def best_round(self) -> int:
@@ -203,7 +232,7 @@ class Result:
         return int(np.argmin(np.nan_to_num(self.history["objective"], nan=np.inf)))
 
     @property
-    def _before(self) -> tuple[float, float]:
+    def start_and_best(self) -> tuple[float, float]:
         """f at the start, and the smallest f of start and rounds."""
         f, start = self.history["objective"], self.start_objective
         start = float(f[0]) if math.isnan(start) else start
@@ -211,33 +240,13 @@ class Result:
 
     def _rose(self, allowed: float) -> bool:
         """Whether f ended above the start by more than is allowed and than `slack`."""
-        excess = float(self.history["objective"][-1]) - self._before[0]
+        excess = float(self.history["objective"][-1]) - self.start_and_best[0]
         return self.rounds > 0 and not excess <= max(allowed, self.slack)
 
     @property
     def warning(self) -> str:
         """What is wrong with the point where the run ended, in words; empty if nothing is."""
-        broken = DIVERGED in self.reasons
-        if not (broken or self.ended_above_start or self.ended_above_best):
-            return REASONS[PRECISION] if PRECISION in self.reasons else ""
-        (start, best), m = self._before, self.n_clients
-        course = f"{start / m:.4g} at the start, where it was lowest"
-        if best < start:
-            course = (
-                f"{start / m:.4g} at the start, {best / m:.4g} at its best (round "
-                f"{self.best_round})"
-            )
-        advice = self.settings.get("advice", "")
-        if broken:
-            return (
-                f"the run diverged after round {self.rounds}, f(x)/m = {self.mean_objective:.4g}, "
-                f"{course}: the parameters do not fit the data or each other; {advice}"
-            )
-        end = "above its start" if self.ended_above_start else "far above its best"
-        return (
-            f"the run ended {end}: f(x)/m = {self.mean_objective:.4g} after round {self.rounds}, "
-            f"{course}; {advice}"
-        )
+        return warning_of(self)
 
     @property
     def message(self) -> str:
@@ -326,9 +335,11 @@ class Result:
             "start_objective": self.start_objective,
             "slack": self.slack,
             "history": list(self.history),
+            "kept": list(self.kept),
         }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"history_{name}": values for name, values in self.history.items()}
+        arrays |= {f"kept_{name}": values for name, values in self.kept.items()}
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
 
@@ -393,6 +404,7 @@ class Result:
             slack=meta.get("slack", 0.0),
             settings=meta["settings"],
             versions=meta["versions"],
+            kept={name: files[f"kept_{name}"] for name in meta.get("kept", ())},
             **{name: files[name] for name in _ARRAYS},
         )
         return as_true(result)

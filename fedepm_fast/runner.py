@@ -144,8 +144,9 @@ def run(
     Warns
     -----
     DivergenceWarning
-        If the run diverges, which stops it (the result holds the last finite state), or ends
-        above its start or far above its best, see `Result.diverged`, `Result.ended_above_best`.
+        If the run diverges, which stops it (the result holds the last finite state), ends above
+        its start or far above its best, or swings without end: see `Result.diverged`,
+        `Result.ended_above_best`, `Result.swings`.
 
     Examples
     --------
@@ -328,6 +329,7 @@ def make_result(
         versions=dict(versions()),
         start_objective=outcome.at_start,
         slack=slack,
+        kept=outcome.kept,
     )
     if result.warning:
         settings["advice"] = settings.get("advice", "") + advice_on(algorithm, problem)

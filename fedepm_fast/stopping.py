@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ._common.validation import check_choice, check_real
 from .callbacks import Rounds
 from .kernels import _loop as loop
+
+if TYPE_CHECKING:
+    from .objectives import Problem
 
 VARIANCE = "objective_variance"
 RISE = "objective_and_gradient_rise"
@@ -104,6 +107,10 @@ class StoppingRule:
         """
         raise NotImplementedError
 
+    def resolve(self, problem: Problem) -> StoppingRule:
+        """This rule with every default that depends on the problem filled in."""
+        return self
+
     def ask(
         self, n: int, m: int, objective: list[float], grad_mean_sq: list[float]
     ) -> tuple[str, ...]:
@@ -143,7 +150,8 @@ class _BuiltIn(StoppingRule):
         recent, tau = np.zeros((2, 4)), len(objective) - 1
         for row, values in zip(recent, (objective, grad_mean_sq), strict=True):
             row[-min(4, tau + 1) :] = values[-4:]
-        flags = loop.stops(self.number, *self.tolerances, m, n, tau, recent)
+        first = np.array([abs(objective[0]), grad_mean_sq[0]])
+        flags = loop.stops(self.number, *self.tolerances, m, n, tau, recent, first)
         return tuple(name for name in self.conditions if flags & FLAGS[name])
 
 
@@ -245,6 +253,48 @@ class TargetRule(_BuiltIn):
         return self.target, 0.0
 
 
+@dataclass(frozen=True)
+class FedADMMRule(_BuiltIn):
+    """The rule of FedADMM's authors: the gradient is small beside that of round 0.
+
+    With err the squared norm of the clients' mean gradient of f/m, which is ``grad_mean_sq / m^2``,
+    stop when ``err < min(tolerance, gradient_share * err of round 0)``, or where that is zero.
+
+    Parameters
+    ----------
+    tolerance : float, optional
+        By default ``c*n/(m*d)`` for n parameters and d rows, with c = 2e-3 for regression and 5e-7
+        for classification.
+    gradient_share : float
+        At least 0.
+    """
+
+    tolerance: float | None = None
+    gradient_share: float = 0.2
+    name: ClassVar[str] = "fedadmm"
+    number: ClassVar[int] = loop.FEDADMM_RULE
+    conditions: ClassVar[tuple[str, ...]] = (GRADIENT,)
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            check_real("tolerance", self.tolerance, low=0.0)
+        check_real("gradient_share", self.gradient_share, low=0.0)
+
+    def resolve(self, problem: Problem) -> FedADMMRule:
+        if self.tolerance is not None:
+            return self
+        loss = getattr(problem, "objective", None)  # callables have none
+        c = 2e-3 if loss is not None and loss.task == "regression" else 5e-7
+        tolerance = c * problem.n_parameters / (problem.n_clients * problem.n_samples)
+        return dataclasses.replace(self, tolerance=tolerance)
+
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        if self.tolerance is None:
+            raise ValueError("tolerance depends on the data: resolve(problem) fills it in")
+        return self.tolerance, self.gradient_share
+
+
 #: Exactly these: the loop does not know what a subclass does.
 BUILT_IN: tuple[type[_BuiltIn], ...] = (
     ReleasedRule,
@@ -252,6 +302,7 @@ BUILT_IN: tuple[type[_BuiltIn], ...] = (
     NoRule,
     ConvergedRule,
     TargetRule,
+    FedADMMRule,
 )
 #: The rules by name, for sweeps, specifications and the command line.
 RULES: dict[str, type[StoppingRule]] = {rule.name: rule for rule in BUILT_IN}

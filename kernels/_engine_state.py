@@ -51,6 +51,7 @@ class Settings(NamedTuple):
     tolerance: float
     """Of the gradient; released rule: of both conditions."""
     variance_tolerance: float
+    """Of the objective; FedADMM's rule: the share of the first gradient."""
     max_rounds: int
     max_iterations: int
     unit: float
@@ -113,7 +114,7 @@ class State(NamedTuple):
     totals: Array
     """Objective and squared mean gradient of this round."""
     first: Array
-    """Size of the first objective, shape (1,)."""
+    """Size of the first objective, and the first squared mean gradient, shape (2,)."""
     seconds: Array
     """Of the selected clients' gradients, shape (1,)."""
     selected: NDArray[np.int64]
@@ -174,7 +175,7 @@ def new_state(m: int, n: int, *, kept: int = 0, shared: int = 0, work: Any = Non
         snr=floats(m),
         recent=floats(2, 4),
         totals=floats(2),
-        first=floats(1),
+        first=floats(2),
         seconds=floats(1),
         selected=np.empty(m, np.int64),
         n_selected=np.empty(1, np.int64),

@@ -41,6 +41,7 @@ TARGET = 512
 
 #: Stopping rules.
 NO_RULE, RELEASED_RULE, TEXT_RULE, CONVERGED_RULE, TARGET_RULE = 0, 1, 2, 3, 4
+FEDADMM_RULE = 5
 
 
 def make_loop(
@@ -74,11 +75,13 @@ def make_loop(
 
     @inlined
     def stops(
-        rule: Any, tolerance: Any, variance_tolerance: Any, m: Any, n: Any, tau: Any, recent: Any
-    ) -> Any:
+        rule: Any, tolerance: Any, variance_tolerance: Any, m: Any, n: Any, tau: Any, recent: Any,
+        first: Any,
+    ) -> Any:  # fmt: skip
         """The conditions of a rule that hold after round tau, as bits.
 
-        `recent`, shape (2, 4), is f and the squared mean gradient of the last four rounds.
+        `recent`, shape (2, 4), is f and the squared mean gradient of the last four rounds, and
+        `first`, shape (2,), the size of the one and the other of round 0.
         """
         flags = 0
         f, err = recent[0, 3], recent[1, 3]
@@ -102,6 +105,10 @@ def make_loop(
                 flags |= VARIANCE
         elif rule == TARGET_RULE and f / m <= tolerance:
             flags |= TARGET
+        elif rule == FEDADMM_RULE:
+            bound = min(tolerance, variance_tolerance * (first[1] / (m * m)))
+            if err / (m * m) < bound or err == 0.0:
+                flags |= GRADIENT
         return flags
 
     def rounds(
@@ -135,7 +142,7 @@ def make_loop(
             if not (settings.private or (abs(f) < math.inf and err < math.inf)):
                 return tau - 1, OVERFLOW
             if tau == 0:
-                state.first[0] = abs(f)
+                state.first[0], state.first[1] = abs(f), err
             recent = state.recent
             for k in range(3):
                 recent[0, k], recent[1, k] = recent[0, k + 1], recent[1, k + 1]
@@ -145,8 +152,9 @@ def make_loop(
             history.grad_mean_sq[row] = err
             history.elapsed[row] = now() - began
             flags = stops(
-                settings.rule, settings.tolerance, settings.variance_tolerance, m, n, tau, recent
-            )
+                settings.rule, settings.tolerance, settings.variance_tolerance, m, n, tau, recent,
+                state.first,
+            )  # fmt: skip
             unit = settings.unit
             if unit == 0.0:
                 unit = state.first[0]

@@ -25,6 +25,15 @@ def files() -> list[Path]:
     return [Path(__file__).parent / "recorded" / f"{name}.npz" for name in NAMES]
 
 
+#: Of FedADMM's authors, see `algorithms/test_fedadmm.py`.
+ADMM_NAMES = ("admm_linreg_m30_k8", "admm_m50_k10_r50")
+
+
+def admm_files() -> list[Path]:
+    """Every recorded run of FedADMM."""
+    return [Path(__file__).parent / "recorded" / f"{name}.npz" for name in ADMM_NAMES]
+
+
 def load(path: Path) -> dict[str, Any]:
     with np.load(path) as archive:
         return {name: archive[name] for name in archive.files}

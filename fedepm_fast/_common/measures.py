@@ -97,11 +97,11 @@ _ALL = (
     Measure("algorithm", kind=str, of="summary", entry=lambda result: result.algorithm["name"]),
     Measure(
         "start_objective", of="summary",
-        entry=lambda result: result._before[0] / result.n_clients,
+        entry=lambda result: result.start_and_best[0] / result.n_clients,
     ),
     Measure(
         "best_objective", of="summary",
-        entry=lambda result: result._before[1] / result.n_clients,
+        entry=lambda result: result.start_and_best[1] / result.n_clients,
     ),
     Measure("best_round", kind=int, of="summary"),
     Measure("largest_class", of="summary"),

@@ -53,12 +53,14 @@ class Preset:
 
 #: ``released`` is the authors' program, from which the paper's figures come; ``text`` is the
 #: equations as printed; ``private`` is the program with a mechanism of `fedepm_fast.privacy` and
-#: a number of rounds that is fixed in advance; ``curvature`` is that of `CurvatureFedEPM` alone.
+#: a number of rounds that is fixed in advance; ``curvature`` is that of `CurvatureFedEPM` alone;
+#: ``fedadmm`` is the program that `FedADMM`'s authors released.
 PRESETS: dict[str, Preset] = {
     "released": Preset(REGULARIZERS[0], STEPS[0], "standardized", "released"),
     "text": Preset(REGULARIZERS[1], STEPS[1], "laplace", "text"),
     "private": Preset(REGULARIZERS[0], STEPS[0], "private", "none"),
     "curvature": Preset(REGULARIZERS[0], STEPS[1], "none", "converged"),
+    "fedadmm": Preset(REGULARIZERS[0], STEPS[0], "none", "fedadmm"),
 }
 
 
