@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import stopping
 from ._common import html
 from ._common.archives import read_arrays
 from ._common.extras import require
@@ -20,16 +21,6 @@ from ._common.files import replacing
 from ._common.measures import Measure, add_measure, summary_of
 from ._words import facts_of, in_words, title_of, warning_of
 from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
-from .stopping import (
-    DIVERGED,
-    FAR,
-    GIVEN_BACK,
-    MAX_ITERATIONS,
-    MAX_ROUNDS,
-    PRECISION,
-    REASONS,
-    RISE_OF_DIVERGED,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,9 +178,9 @@ class Result:
         f at zero a run may end above such a start (of f there, with `run_callables`). A run of no
         rounds has not diverged.
         """
-        if DIVERGED in self.reasons or PRECISION in self.reasons:
+        if stopping.DIVERGED in self.reasons or stopping.PRECISION in self.reasons:
             return True
-        return self._rose(RISE_OF_DIVERGED * abs(self.start_and_best[0]))
+        return self._rose(stopping.RISE_OF_DIVERGED * abs(self.start_and_best[0]))
 
     @property
     def ended_above_start(self) -> bool:
@@ -210,12 +201,9 @@ class Result:
 
     @property
     def swings(self) -> bool:
-        """Whether f still rose so far in the second half of a run that a cap ended.
-
-        Runs of fewer than 20 rounds, or with noise, do not count.
-        """
-        f, capped = self.history["objective"], {MAX_ROUNDS, MAX_ITERATIONS} & set(self.reasons)
-        if not capped or self.rounds < 20 or self.algorithm["noise"] != "none":
+        """Whether f rose so far in the second half of a capped run of 20 rounds without noise."""
+        f, caps = self.history["objective"], {stopping.MAX_ROUNDS, stopping.MAX_ITERATIONS}
+        if self.rounds < 20 or self.algorithm["noise"] != "none" or not caps & {*self.reasons}:
             return False
         rises = f - np.minimum.accumulate(f)
         return float(rises[self.rounds // 2 :].max()) > self._far
@@ -224,7 +212,7 @@ class Result:
     def _far(self) -> float:
         """How far above its best f is far."""
         start, best = self.start_and_best
-        return max(GIVEN_BACK * (start - best), FAR * abs(start), self.slack)
+        return max(stopping.GIVEN_BACK * (start - best), stopping.FAR * abs(start), self.slack)
 
     @property
     def best_round(self) -> int:
@@ -251,7 +239,8 @@ class Result:
     @property
     def message(self) -> str:
         """Why the run stopped, and what is wrong with where it did, in words."""
-        why = [REASONS.get(reason, reason) for reason in self.reasons if reason != DIVERGED]
+        names, words = (why for why in self.reasons if why != stopping.DIVERGED), stopping.REASONS
+        why = [words.get(name, name) for name in names]
         return "; ".join(dict.fromkeys(text for text in (*why, self.warning) if text))
 
     def summary(self) -> dict[str, Any]:

@@ -309,7 +309,8 @@ def make_result(
     m0 = clients_per_round(algorithm.participation, problem.n_clients)
     took_part = sum(map(len, source.selected[:rounds])) if given else m0 * rounds
     sizes = problem.data.client_sizes
-    settings["work"] = work_of(algorithm, sizes, problem.n_parameters, took_part)._asdict()
+    work = work_of(algorithm, sizes, problem.n_parameters, took_part, outcome.kept)
+    settings["work"] = work._asdict()
     result = Result(
         algorithm=algorithm.describe(),
         objective=problem.describe(),

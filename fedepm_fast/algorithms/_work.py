@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,11 @@ _BYTES = 8
 
 
 def work_of(
-    algorithm: Algorithm, sizes: NDArray[np.int64], n: int, participations: float
+    algorithm: Algorithm,
+    sizes: NDArray[np.int64],
+    n: int,
+    participations: float,
+    kept: Mapping[str, NDArray[np.float64]],
 ) -> Work:
     """The work of clients of so many samples that took part so many times together.
 
@@ -46,9 +50,15 @@ def work_of(
     participations : float
         Of all clients and rounds together; the first answers of all to a server that keeps
         models are beside them.
+    kept : mapping of str to ndarray of shape (m, n)
+        What clients keep. Those whose gradients are not the same in every round count them in
+        ``gradients``, which holds then.
     """
     m = len(sizes)
     each = float(np.mean(algorithm.gradients_per_round(sizes)))
+    gradients = each * (participations + m * algorithm.keeps_models)
+    if "gradients" in kept:
+        gradients = float(kept["gradients"][:, 0].sum())
 
     def total(numbers: Callable[[int, int], int]) -> float:
         before = math.floor(participations / m)
@@ -56,7 +66,7 @@ def work_of(
         return _BYTES * m * ((1 - share) * numbers(n, before) + share * numbers(n, before + 1))
 
     return Work(
-        each * (participations + m * algorithm.keeps_models),
+        gradients,
         total(algorithm.numbers_sent),
         total(algorithm.numbers_received),
     )

@@ -98,13 +98,14 @@ class FedADMM(Algorithm):
 
     def told(self, problem: Any) -> Array:
         """``sigma_i = r0*h_i`` and ``h_i``, the bound of the curvature of f_i over `divisor`."""
-        own = self if self.r0 and self.curvature_share and self.divisor else self.resolve(problem)
+        own = self.resolve(problem)
+        r0, share, divisor = (float(v or 0) for v in (own.r0, own.curvature_share, own.divisor))
         reg = getattr(problem, "reg_curvature", 0.0)
-        h = (own.curvature_share * (problem.lipschitz() - reg) + reg) / own.divisor
+        h = (share * (problem.lipschitz() - reg) + reg) / divisor
         if not np.isfinite(h).all():
             raise ValueError("features must be brought to scale: sums of their squares overflow")
         h = np.maximum(h, 1e-290)  # a client whose rows are all zero says nothing
-        return np.array([own.r0 * h, h])
+        return np.array([r0 * h, h])
 
     def gradients_per_round(self, sizes: NDArray[np.int64]) -> Array:
         """At most: what each client took is counted in ``gradients`` of what it keeps."""
@@ -116,13 +117,14 @@ class FedADMM(Algorithm):
     def advice(self, problem: Any) -> str:
         if not hasattr(problem, "mean_curvature"):
             return "a larger r0 makes smaller steps"
-        h = self.told(problem)[1] * self.divisor
+        sigma, h = self.told(problem)
         # With exact local work the server takes gradient steps of m/sum_i(sigma_i), which may be
         # up to 2/curvature.
-        enough = 0.75 * problem.mean_curvature() / h.mean()
+        divisor = self.divisor or problem.n_clients
+        enough = 0.75 * problem.mean_curvature() / (divisor * h.mean())
         unit = 10.0 ** (math.floor(math.log10(enough)) - 1)
         enough = float(f"{math.ceil(enough / unit) * unit:.2g}")  # not rounded down
-        if self.r0 >= enough:
+        if sigma[0] / h[0] >= enough:
             return "the server's step is stable with this r0"
         return f"r0={enough:g} makes the server's step stable"
 
@@ -149,10 +151,11 @@ class FedADMM(Algorithm):
         kept["gradients"][row] += kept["iterations"][row] % self.local_steps == 0
         kept["iterations"][row] += 1
         eps = self.local_steps**2 * DECAY ** kept["iterations"][row, 0]
-        p, g = sigma * x - kept["pi"][row], clients.G[row] / self.divisor
+        p, divisor = sigma * x - kept["pi"][row], self.divisor or 1.0
+        g = clients.G[row] / divisor
         for inner in range(self.inner_steps):
             if inner:
-                g = clients.gradient(row, v) / self.divisor
+                g = clients.gradient(row, v) / divisor
                 kept["gradients"][row] += 1
             v = (h * v + p - g) / (h + sigma)
             left = p - sigma * v - g
