@@ -62,9 +62,10 @@ def run_callables(
 
     Parameters
     ----------
-    algorithm : FedEPM, SFedAvg, SFedProx or CurvatureFedEPM
+    algorithm : Algorithm
         What to run, with its parameters, but no mechanism. `CurvatureFedEPM` has "secant"
-        coordinates, and needs every loss's ``lipschitz``.
+        coordinates, and needs every loss's ``lipschitz``; so do learning rates that follow from
+        the curvature.
     losses : sequence of m callables
         ``value, gradient = loss(x)``, see `Loss`, each called once a round, and by the baselines
         once for each further local gradient. Gradients in float32, or tensors on the CPU, are

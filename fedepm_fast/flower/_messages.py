@@ -17,12 +17,18 @@ SHARED, ACKNOWLEDGED, TOLD = "shared", "acknowledged", "told"
 STATE = "fedepm"
 
 
-def to_client(message: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+def shared_record(message: Mapping[str, Any]) -> ArrayRecord:
+    """What ``Server.message`` has for all clients of a round alike."""
+    return ArrayRecord({name: Array(row) for name, row in message.get(SHARED, {}).items()})
+
+
+def to_client(
+    message: Mapping[str, Any], shared: ArrayRecord, common: Mapping[str, Any]
+) -> dict[str, Any]:
     """The records of ``Server.message``, with the configuration that is common to all clients."""
     config, records = dict(common), dict[str, Any]()
     if SHARED in message:
-        shared = {name: Array(vector) for name, vector in message[SHARED].items()}
-        records[SHARED] = ArrayRecord(shared)
+        records[SHARED] = shared
     if ACKNOWLEDGED in message:
         config[ACKNOWLEDGED] = message[ACKNOWLEDGED]
     if TOLD in message:

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 from .._common.validation import check_int, check_real
 from ..algorithms import Algorithm
 from ..federation.server import Server
-from ._messages import to_client, told_at_first
+from ._messages import shared_record, to_client, told_at_first
 from ._records import ARRAYS, CONFIG, Layout, content
 
 log = logging.getLogger(__name__)
@@ -80,6 +80,8 @@ class FedEPMStrategy(Strategy):
         self._layout: Layout
         self._initial: ArrayRecord
         self._client_of: dict[int, int] = {}
+        #: What is shared in the round.
+        self._shared: ArrayRecord | None = None
 
     def restore(self, initial_arrays: ArrayRecord) -> Any:
         """The server's state, for arrays like these; made, or read from `path`, once."""
@@ -108,7 +110,7 @@ class FedEPMStrategy(Strategy):
         opened = server.open_round()
         own = {"round": opened.tau, "server-round": server_round, **self._asked_of(opened)}
         common = {**config, **own, "algorithm": self._parameters()}
-        x = self._layout.record(opened.x)
+        x, self._shared = self._layout.record(opened.x), None
         node_of = {client: node for node, client in self._client_of.items() if node in nodes}
         messages = []
         for client in server.awaited.tolist():  # after a restart, not those that have replied
@@ -158,7 +160,10 @@ class FedEPMStrategy(Strategy):
 
     def _told(self, client: int, common: dict[str, Any]) -> dict[str, Any]:
         """Records of what a client is told beside the point, with what all are told."""
-        return to_client(self._server.message(client), common)
+        message = self._server.message(client)
+        if self._shared is None:  # once a round, however many clients it goes to
+            self._shared = shared_record(message)
+        return to_client(message, self._shared, common)
 
     def _received(self, arrays: ArrayRecord, metrics: MetricRecord) -> Callable[..., bool]:
         """What hands a reply to the server, given round and client."""

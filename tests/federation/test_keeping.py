@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from typing import Any
@@ -213,6 +214,35 @@ def test_float32_stays_float32():
         assert server.receive(tau, 0, upload)
         server.close_round()
     assert np.abs(state.kept).max() > 0
+
+
+def test_the_server_says_what_its_members_agree_on(tmp_path):
+    algorithm = dataclasses.replace(ALGORITHM, learning_rate="lipschitz")
+    bounds = make_problem(algorithm, DATA).lipschitz()
+    with Server(algorithm, M, N, seed=SEED, path=tmp_path) as server:
+        for i in range(M):
+            options = dict(index=i, clients=M, features=N, samples=int(DATA.client_sizes[i]))
+            client = Client(algorithm, own_problem(i), **options)
+            assert client.told == {"rate": pytest.approx(1 / bounds[i], rel=1e-12)}
+            assert server.join(i, START, told=client.told)
+        chosen = server.open_round().clients
+        flattest = int(bounds.argmax())
+        server.leave(flattest)  # the round goes on as it was opened
+        assert server.message(int(chosen[0]))["told"] == {"rate": 1 / bounds.max()}
+    with Server(algorithm, M, N, seed=SEED, path=tmp_path) as server:
+        i = int(server.awaited[0])
+        assert server.message(i)["told"] == {"rate": 1 / bounds.max()}
+        server.close_round()
+    with Server(algorithm, M, N, seed=SEED, path=tmp_path) as server:
+        i = int(server.open_round().clients[0])
+        assert server.message(i)["told"] == {"rate": 1 / np.sort(bounds)[-2]}
+
+
+def test_a_gradient_without_a_bound_is_named():
+    algorithm = dataclasses.replace(ALGORITHM, learning_rate="lipschitz")
+    with pytest.raises(ValueError, match="'a gradient without an attribute lipschitz': nothing b"):
+        make_client(0, algorithm)
+    assert make_client(0, algorithm, told={"rate": 0.5}).told == {"rate": 0.5}
 
 
 # What is checked ------------------------------------------------------------------------
