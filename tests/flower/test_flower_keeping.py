@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
 
-from fedepm_fast import Scaffold, datasets, make_problem, run
+from fedepm_fast import FederatedData, Scaffold, datasets, make_problem, run
+from fedepm_fast._common.parameters import parameters
 from fedepm_fast.algorithms import ALGORITHMS, Algorithm
 from fedepm_fast.federation.client import Client
 from fedepm_fast.flower import FedEPMStrategy, client_app
+from fedepm_fast.objectives import ClientProblem
 
 M, SEED = 8, 4
 DATA = datasets.adult(clients=M, seed=0)
 PROBLEM = make_problem(Scaffold(), DATA)
-N, BOUNDS = PROBLEM.n_parameters, PROBLEM.lipschitz()
+N = PROBLEM.n_parameters
 START = ArrayRecord({"a": Array(np.zeros((2, 4))), "b": Array(np.zeros(N - 8))})
 SCAFFOLD = Scaffold(learning_rate=0.05, local_steps=3)
 #: All that `Server` and `Client` have.
@@ -28,21 +30,18 @@ SERVED = sorted(
 )
 
 
-class Gradient:
-    """A client's, with its bound."""
-
-    def __init__(self, i: int) -> None:
-        self.i, self.lipschitz = i, BOUNDS[i]
-
-    def __call__(self, w: np.ndarray) -> np.ndarray:
-        return PROBLEM.gradient(self.i, w)
+def own_problem(i: int) -> ClientProblem:
+    """A client's, of its own rows."""
+    rows, labels = DATA.client(i)
+    own = FederatedData(rows, labels, DATA.client_sizes[i : i + 1])
+    return ClientProblem(own, PROBLEM.objective, clients=M)
 
 
 def app(algorithm: Algorithm, folder: Any = None) -> Any:
     def make_client(context: Context) -> Client:
         i = int(context.node_config["partition-id"])
         return Client(
-            algorithm, Gradient(i), index=i, clients=M, features=N,
+            algorithm, own_problem(i), index=i, clients=M, features=N,
             samples=int(DATA.client_sizes[i]), seed=SEED,
             path=None if folder is None else folder / f"client-{i}.npz",
         )  # fmt: skip
@@ -64,7 +63,10 @@ def vector(arrays: ArrayRecord) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SERVED)
 def test_flower_follows_a_run_of_every_algorithm(name):
-    algorithm = ALGORITHMS[name]()
+    of_all = {"r0": 0.3}  # what depends on the rows of all clients by default
+    algorithm = ALGORITHMS[name](
+        **{name: of_all[name] for name in parameters(ALGORITHMS[name]).keys() & of_all.keys()}
+    )
     points: list[np.ndarray] = []
     strategy(algorithm).start(
         grid(algorithm), START, num_rounds=5,
