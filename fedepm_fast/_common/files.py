@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,10 @@ def replacing(
     if reason is not None:
         raise FileNotFoundError(f"{path} cannot be written: {reason}")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary, handle = _draft(path)
     except OSError as error:
         raise type(error)(f"{path} cannot be written: {error.strerror or error}") from None
-    os.close(handle)
-    temporary = Path(name)
+    moved = False
     try:
         with naming(path):
             yield temporary
@@ -58,10 +57,36 @@ def replacing(
                 _move_to_free_name(temporary, path)
             else:
                 temporary.replace(path)
+            moved = True  # and the next draft may have its name
             if durable:
                 sync(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        if not moved:
+            temporary.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def _draft(path: Path) -> tuple[Path, int | None]:
+    """An empty file beside `path`, and a handle that holds its lock.
+
+    It has always the same name, so that one which a killed process left is taken for the next. Of
+    several at a time, and where there are no locks, others have a name of their own, and no handle.
+    """
+    draft = path.parent / f".{path.name}.draft"
+    with suppress(OSError, RuntimeError):
+        if not draft.is_symlink() and (not draft.exists() or draft.is_file()):
+            handle = lock(draft, wait=False)
+            try:
+                os.truncate(handle, 0)
+                os.fchmod(handle, 0o600)
+                return draft, handle
+            except BaseException:
+                os.close(handle)
+                raise
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    return Path(name), None
 
 
 def _refuse_device(path: Path) -> None:
@@ -81,6 +106,7 @@ def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]]
 def _move_to_free_name(temporary: Path, path: Path) -> None:
     try:
         os.link(temporary, path)  # unlike a rename, never over another
+        temporary.unlink()
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links
@@ -106,7 +132,7 @@ def remove_drafts(path: Path) -> None:
 
     Only for who is alone with it, under a lock: the draft of a living process is one, too.
     """
-    draft = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
+    draft = re.compile(rf"\.{re.escape(path.name)}\.(draft|[a-z0-9_]{{8}})")
     for entry in path.parent.iterdir():
         if draft.fullmatch(entry.name):
             entry.unlink(missing_ok=True)

@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
         if usage is not None:  # a mistake in the options themselves
             code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-            code = _say(with_option_names(error, arguments[0]), 2)
+            code = _say(with_option_names(_told(error), arguments[0]), 2)
             _drop_output()
         else:
             raise
@@ -117,6 +117,13 @@ def main(arguments: list[str] | None = None) -> None:
 def _say(message: str, code: int, prefix: str = "error: ") -> int:
     print(prefix + " ".join(message.split()), file=sys.stderr)
     return code
+
+
+def _told(error: Exception) -> Exception | str:
+    """An error; one of the system's without its number, the file first."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}"
+    return error
 
 
 def _said_once(message: str) -> str:

@@ -197,12 +197,22 @@ def tell_where_runs_ended(results: list[Result], command: str) -> None:
 
 @contextmanager
 def writing(paths: list[Path]) -> Iterator[None]:
-    """Ctrl-C in the block, which writes files and appends them to `paths`, says which are whole."""
+    """Ctrl-C in the block, which writes files and appends them to `paths`, or a disk that is full,
+    says which are whole."""
+
+    def whole() -> str:
+        return f"only wrote {', '.join(map(str, paths))}" if paths else "nothing was written"
+
     try:
         yield
     except KeyboardInterrupt:
-        whole = f"only wrote {', '.join(map(str, paths))}" if paths else "nothing was written"
-        raise CommandFailed(f"interrupted, {whole}", INTERRUPTED) from None
+        raise CommandFailed(f"interrupted, {whole()}", INTERRUPTED) from None
+    except OSError as error:
+        if error.filename is None or error.strerror is None:
+            raise
+        raise CommandFailed(
+            f"{error.filename} cannot be written: {error.strerror}, {whole()}"
+        ) from None
 
 
 def gap_percent(result: Result, optimum: float) -> float | None:

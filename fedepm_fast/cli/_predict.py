@@ -56,13 +56,16 @@ def predict(
     ] = None,
     **given: Any,
 ) -> None:
-    """Predict the rows of a table by a model: a CSV file with a row for each."""
+    """Predict the rows of a table by a model: a CSV file with a row for each.
+
+    A CSV table is read by the options that fedepm fit was given, unless others are.
+    """
     from ..models import Model
 
     tables.check_files(out, None, model=model, table=table)
     known = Model.load(model)
     rows = tables.read(
-        table, given, [*known.prepared.table_columns, *(keep or ())],
+        table, given, [*known.prepared.table_columns, *(keep or ())], known,
     )  # fmt: skip
     columns: dict[str, list[Any]] = {name: _cells(rows, name) for name in keep or ()}
     with tables.warnings_told():
@@ -72,7 +75,8 @@ def predict(
         return
     from .._common.files import write_csv
 
-    write_csv(out, columns)
+    with common.writing([]):
+        write_csv(out, columns)
     print(f"wrote {len(rows):,} predictions of {known.label} to {out}")
 
 
@@ -89,14 +93,17 @@ def evaluate(
     json: options.Json = False,
     **given: Any,
 ) -> None:
-    """Measure how well a model predicts the rows of a table, client by client and over all."""
+    """Measure how well a model predicts the rows of a table, client by client and over all.
+
+    A CSV table is read by the options that fedepm fit was given, unless others are.
+    """
     from ..models import Model
     from ..models import evaluate as evaluated
 
     tables.check_files(None, plot, model=model, table=table)
     known = Model.load(model)
     rows = tables.read(
-        table, given, [known.label if label is None else label, client, sample_weight],
+        table, given, [known.label if label is None else label, client, sample_weight], known,
     )  # fmt: skip
     with tables.warnings_told():
         found = evaluated(known, rows, label, client, sample_weight)

@@ -54,14 +54,20 @@ class TableFile:
     )
 
 
-def read(path: Path, given: Mapping[str, Any], known: Iterable[str | None]) -> Table:
-    """The table of a file, which has the columns that are `known` if it has names."""
-    from ..preparation import read_table
+def read(
+    path: Path, given: Mapping[str, Any], known: Iterable[str | None], model: Model | None = None
+) -> Table:
+    """The table of a file, which has the columns that are `known` if it has names.
+
+    With a model it is read as that of the training was, but for the options that are given.
+    """
+    from ..preparation._files import read_as
 
     how = taken(given, "table")
     if "na" in how:
         how["na"] = tuple(text.strip() for text in how["na"].split(","))
-    return read_table(path, known=[name for name in known if name is not None], **how)
+    before = {} if model is None else model.training.get("read", {})
+    return read_as(path, before, [name for name in known if name is not None], **how)
 
 
 def check_files(out: Path | None, plot: Path | None, **read: Path | None) -> None:

@@ -152,12 +152,11 @@ class Cells:
         return None if self._floats is None else self._floats[: self._length]
 
     def _parts(self) -> Iterator[tuple[Decimals | _Packed | str, Any]]:
-        """The blocks, and the numbers of those that are decimals."""
-        end = 0
+        """The blocks, and their numbers while all are some."""
+        end, numbers = 0, self._floats
         for block, length in zip(self._blocks, self._lengths, strict=True):
             end += length
-            is_decimals = isinstance(block, Decimals) and self._floats is not None
-            yield block, self._floats[end - length : end] if is_decimals else None
+            yield block, None if numbers is None else numbers[end - length : end]
 
     def _texts(self) -> Iterator[str]:
         for block, values in self._parts():

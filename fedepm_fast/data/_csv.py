@@ -138,6 +138,7 @@ class Text:
 
     def _rows(self) -> Iterator[tuple[Row, int]]:
         first: tuple[int, int] | None = None
+        empty: list[tuple[Row, int]] = []  # at the end of a file they are no rows
         try:
             for row, line in self._records(self.separator, padded=self._quotes_after_blanks()):
                 first = first or (len(row), line)
@@ -146,6 +147,11 @@ class Text:
                         f"{self.path}, line {line} has {len(row)} fields where line {first[1]} has "
                         f"{first[0]}: {self._why(row)}"
                     )
+                if not row[0].strip() and not any(map(str.strip, row)):
+                    empty.append((row, line))
+                    continue
+                yield from empty
+                empty.clear()
                 yield row, line
         except csv.Error as error:
             raise ValueError(f"{self.path} is not a readable csv file: {error}") from None

@@ -56,8 +56,9 @@ class Coefficients:
 
     @property
     def coefficients(self) -> dict[Any, Any]:
-        """Coefficients by column, in the units of the table, without the intercept.
+        """Coefficients by column, in the units of the table, without the `intercept`.
 
+        `to_pandas` has both, as what statsmodels calls ``params``.
         Of more than two classes a dict by class, each against the first.
         """
         return self._named(self.told, intercept=False)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from .._common.extras import require
 from .._common.validation import ArgumentValueError
-from ..preparation import as_table
 from ._measures import Measures, measures, probabilities
 from ._rows import Rows, coded, read_rows, with_label_in
 
@@ -124,7 +123,7 @@ def evaluate(
         Naming the argument: no such column, a label that is none of the model's classes, no row
         with a label and a weight.
     """
-    held = as_table(table)
+    held = model.as_table(table)
     if client is None and model.client is not None and model.client in held:
         client = model.client
     rows = read_rows(

@@ -120,7 +120,7 @@ def fit(
         The fit has converged once a further round is expected to lower the objective by less
         than this share of what it was at the start.
     start : Model, optional
-        Where to start: its coefficients of columns of the same name.
+        Where to start: its coefficients of columns of the same name, 0 for others.
     callback : callable, optional
         Called with a `RoundInfo` after each round, as that of `fedepm_fast.run`.
     total_epsilon : float, optional
@@ -146,7 +146,8 @@ def fit(
         `total_epsilon` before the fit if its noise is expected to be larger than the signal, and
         after it if the coefficients are hardly larger than noise.
     PreparationWarning
-        If a column looks like the numbers of the rows, or values of the label differ in case only.
+        If a column looks like the numbers of the rows, values of the label differ in case only, or
+        `start` has no coefficient of a column.
     """
     check_choice("client_weight", client_weight, ("size", "equal"))
     seed = check_int("seed", seed, high=MAX_SEED)
@@ -203,12 +204,19 @@ def fit(
                     "sample_weight",
                     f"must not be 0 for all rows of a class, got so for {classes[code]!r}",
                 )
+    if holdout and not held.any():
+        raise ArgumentValueError(
+            "holdout",
+            f"must be large enough to hold out a row, got {holdout:g} of {known.sum()} rows of "
+            f"{len(rows.names)} clients",
+        )
     chosen = known & ~held
     trained = train(rows.take(chosen), labels[chosen], settings, start, callback)
     model = replace(
         trained.model,
         clients=_counted(trained.model, rows, known, held),
-        training=trained.model.training | {"holdout": holdout},
+        training=trained.model.training
+        | {"holdout": holdout, "read": rows.table.note.get("read", {})},
     )
     if held.any():
         from ._comparing import compare

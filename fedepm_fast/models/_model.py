@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.files import replacing
+from ..preparation import as_table
 from ._coefficients import Coefficients
 from ._inference import Inference
 from ._measures import LIKELIHOODS, probabilities
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..losses import Objective
-    from ..preparation import Prepared
+    from ..preparation import Prepared, Table
     from ._comparison import Comparison
     from ._evaluation import Evaluation
 
@@ -87,10 +88,19 @@ class Model(Coefficients):
         Parameters
         ----------
         table : table
-            Of any kind that `fedepm_fast.preparation` reads, with the columns of the training.
+            Of any kind that `fedepm_fast.preparation` reads, with the columns of the training. A
+            CSV file is read as that of the training was.
         """
-        margins = np.asarray(self.prepared.transform(table)) @ self.w.T
+        margins = np.asarray(self.prepared.transform(self.as_table(table))) @ self.w.T
         return margins[:, 0] if len(self.w) == 1 else margins
+
+    def as_table(self, table: Any) -> Table:
+        """A table of any kind; a CSV file is read by the options that `fit` read its own by."""
+        from ..preparation._files import read_as
+
+        if isinstance(table, (str, os.PathLike)):
+            return read_as(table, self.training.get("read", {}))
+        return as_table(table)
 
     def predict(self, table: Any) -> NDArray[Any]:
         """The most probable class, or the predicted number, of every row: shape (d,)."""

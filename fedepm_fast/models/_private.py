@@ -149,6 +149,7 @@ def train_private(
         "client_weight": client_weight, "beta": beta, "class_weight": None, "weighted": False,
         "participation": 1.0, "seed": None, "rounds": result.rounds, "max_rounds": settings.rounds,
         "gradient_norm": None, "tol": None, "converged": None, "unbounded": [], "holdout": 0.0,
+        "read": rows.table.note.get("read", {}),
         "sent": {"preparation": 0, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(
             result.settings["privacy"], settings, prepared, back, loss.n_outputs

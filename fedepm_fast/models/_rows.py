@@ -135,12 +135,12 @@ def _clients(column: Column | None, d: int) -> tuple[NDArray[np.intp], tuple[str
 
 
 def _weights(table: Table, given: Any, drop: list[str]) -> Array:
-    values = _column(table, given, "sample_weight", drop).numbers
-    weights = check_array("sample_weight", values, shape=(len(table),))
+    column = _column(table, given, "sample_weight", drop)
+    weights = check_array("sample_weight", column.numbers, shape=(len(table),))
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
         raise ArgumentValueError(
-            "sample_weight", f"must be at least 0, got {weights[row]:g} in row {row}"
+            "sample_weight", f"must be at least 0, got {weights[row]:g} in {column.place(row)}"
         )
     least, most = (getattr(np.finfo(float), end) ** 0.25 for end in ("tiny", "max"))
     odd = (weights > 0) & ((weights < least) | (weights > most))
@@ -148,7 +148,8 @@ def _weights(table: Table, given: Any, drop: list[str]) -> Array:
         row = int(np.argmax(odd))
         raise ArgumentValueError(
             "sample_weight",
-            f"must be 0 or from {least:.0e} to {most:.0e}, got {weights[row]:g} in row {row}",
+            f"must be 0 or from {least:.0e} to {most:.0e}, got {weights[row]:g} in "
+            f"{column.place(row)}",
         )
     return weights
 

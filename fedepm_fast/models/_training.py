@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.validation import ArgumentValueError
 from ..data import FederatedData
 from ..losses import Objective
 from ..objectives import Problem
-from ..preparation import INTERCEPT, Preparation, Prepared, SecondMoments, Table
+from ..preparation import (
+    INTERCEPT,
+    Preparation,
+    PreparationWarning,
+    Prepared,
+    SecondMoments,
+    Table,
+)
 from ._diagnosis import notes_of, unbounded
 from ._inference import Fitted, infer
 from ._model import Model
@@ -113,8 +122,10 @@ def prepare(
     """
     # One machine holds all tables: there is nobody to guard them from. A client's rows are taken
     # twice, so that those of all clients are never in memory beside the table and the features.
+    # Levels of all clients are counted, where the preparation is learned.
+    summarized = replace(preparation, max_levels=max(len(table), 2))
     summaries = [
-        preparation.summarize(table.take(rows), client=name, guard=False) for name, rows in named
+        summarized.summarize(table.take(rows), client=name, guard=False) for name, rows in named
     ]
     prepared = preparation.learn(summaries)
     features = np.empty((len(table), len(prepared.feature_names)))
@@ -164,13 +175,35 @@ def _weights(plain: Array | None, labels: Array, settings: Settings) -> Array | 
 
 def _start(start: Model | None, prepared: Prepared, objective: Objective) -> Array | None:
     """Coefficients of a model for these columns, 0 for those that it does not have."""
-    if start is None or len(start.coef) != objective.n_outputs:
+    if start is None:
         return None
+    if len(start.coef) != objective.n_outputs:
+        raise ArgumentValueError(
+            "start",
+            f"must be a model with a row of coefficients for each output of {objective.name}, "
+            f"{objective.n_outputs}, got {len(start.coef)} of {start.objective.name}",
+        )
     place = {name: j for j, name in enumerate(start.feature_names)}
     known = [place.get(name) for name in prepared.feature_names]
+    new = [name for name in prepared.feature_names if name not in place]
+    if len(new) >= len(known) - prepared.intercept > 0:
+        raise ArgumentValueError(
+            "start",
+            "must be a model of columns of the table, got one of "
+            f"{_names(n for n in start.feature_names if n != INTERCEPT)}",
+        )
+    if new:
+        message = f"start has no coefficient of {_names(new)}: 0 stands for it"
+        warnings.warn(message, PreparationWarning, stacklevel=4)
     coef = np.array([[0.0 if j is None else row[j] for j in known] for row in start.coef])
     coef = coef - coef.mean(axis=0) if len(coef) > 1 else coef  # where the search stays
     return np.linalg.solve(np.asarray(prepared.units), coef.T).T.ravel()
+
+
+def _names(given: Iterable[str]) -> str:
+    """The first few of some names."""
+    names = list(given)
+    return ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
 
 
 def _model(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from .._common.validation import (
 from ._columns import KINDS, Column, Renamed, without_case
 from ._disclosure import Guard, Thresholds, thresholds_of
 from ._learn import learn
-from ._levels import MISSING_LEVEL, OTHER, Levels, check_count, check_words
+from ._levels import MISSING_LEVEL, OTHER, Levels, check_count, check_words, raise_all
 from ._prepared import Prepared
 from ._public import declared
 from ._sources import as_table
@@ -313,14 +313,6 @@ class Preparation:
                 found += 1
             found += summary.missing > 0 and self.missing == "indicator" and summary.seen > 0
         return found
-
-
-def raise_all(errors: Sequence[ArgumentError]) -> NoReturn:
-    """Raise an error, or one of all of them: so that a table is mended once."""
-    if len(errors) == 1:
-        raise errors[0]
-    lines = "".join(f"\n({k}) {error}" for k, error in enumerate(errors, 1))
-    raise ArgumentValueError("table", f"has {len(errors)} columns that cannot be used:{lines}")
 
 
 def _by_name(argument: str, given: Any) -> dict[str, Any]:

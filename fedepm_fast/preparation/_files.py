@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError, check_choice, prefixed
 from ..data._arrays import npy_table, parquet_frame
@@ -96,6 +97,30 @@ def read_table(
         return Table(columns_of_frame(parquet_frame(path, tuple(known))), {"format": found})
 
 
+def read_as(
+    path: str | os.PathLike[str],
+    note: Mapping[str, Any],
+    known: Sequence[str] = (),
+    **options: Any,
+) -> Table:
+    """`read_table`, where a CSV file is read as one before was, but for the options that are given.
+
+    Parameters
+    ----------
+    path : path-like
+    note : mapping
+        The options of that one: ``note["read"]`` of its table.
+    known : sequence of str
+    **options
+        Of `read_table`.
+    """
+    path = Path(path)
+    there = path.is_file() and path.stat().st_size > 0
+    found = options.get("format") or (format_of(path) if there else None)
+    before = dict(note) if found == "csv" else {}
+    return read_table(path, known=known, **(before | options))
+
+
 def _csv(
     path: Path,
     separator: str | None,
@@ -134,7 +159,14 @@ def _csv(
         name: WordColumn(name, cells, text.lines, markers, decimal)
         for name, cells in zip(told, text.columns[first:], strict=True)
     }
-    note = {"format": "csv", "separator": text.separator, "header": text.names is not None}
+    asked = {
+        "separator": separator, "header": header, "na": list(na) or None, "encoding": encoding,
+        "decimal": None if decimal == "." else decimal,
+    }  # fmt: skip
+    note = {
+        "format": "csv", "separator": text.separator, "header": text.names is not None,
+        "read": {name: value for name, value in asked.items() if value is not None},
+    }  # fmt: skip
     return Table(columns, note)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .._common.validation import ArgumentTypeError, ArgumentValueError
-from ._levels import MISSING_LEVEL, OTHER, check_count, same_but_for_case
+from .._common.validation import ArgumentError, ArgumentTypeError, ArgumentValueError
+from ._levels import MISSING_LEVEL, OTHER, check_count, raise_all, same_but_for_case
 from ._prepared import Prepared
 from ._rules import ColumnRule, Feature
 from ._summary import ColumnSummary, TableSummary
@@ -41,8 +41,14 @@ def learn(choices: Preparation, summaries: Sequence[TableSummary]) -> Prepared:
     if total.rows == 0:
         raise ArgumentValueError("summaries", "must have at least one row, got none")
     learner = _Learner(choices, total)
+    wrong: list[ArgumentError] = []
     for name, column in total.columns.items():
-        learner.add(name, column)
+        try:
+            learner.add(name, column)
+        except ArgumentError as error:
+            wrong.append(error)
+    if wrong:
+        raise_all(wrong)
     if not learner.features and not choices.intercept:
         raise ArgumentValueError("summaries", "must have a column that is not constant, got none")
     for name, levels in learner.alike:

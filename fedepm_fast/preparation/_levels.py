@@ -8,12 +8,12 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.validation import ArgumentTypeError, ArgumentValueError
+from .._common.validation import ArgumentError, ArgumentTypeError, ArgumentValueError
 from ..data._cells import TRUTH, is_word
 
 #: Levels of a preparation's own.
@@ -156,6 +156,14 @@ def check_count(name: str, levels: Collection[str], most: int) -> None:
         f"must have at most max_levels={most} levels as a category, got {len(levels)}, such as "
         f"{', '.join(map(repr, list(levels)[:3]))}: {hint}",
     )
+
+
+def raise_all(errors: Sequence[ArgumentError]) -> NoReturn:
+    """Raise an error, or one of all of them: so that a table is mended once."""
+    if len(errors) == 1:
+        raise errors[0]
+    lines = "".join(f"\n({k}) {error}" for k, error in enumerate(errors, 1))
+    raise ArgumentValueError("table", f"has {len(errors)} columns that cannot be used:{lines}")
 
 
 def same_but_for_case(levels: Collection[str]) -> list[list[str]]:

@@ -40,7 +40,8 @@ class Table:
     ----------
     columns : mapping of str to Column
     note : mapping, optional
-        What was made of a file: its separator, encoding and header.
+        What was made of a file: its format, separator and header; and the options by which a CSV
+        file was ``read``, if they were given.
     """
 
     def __init__(self, columns: Mapping[str, Column], note: Mapping[str, Any] | None = None):

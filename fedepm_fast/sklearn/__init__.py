@@ -24,12 +24,13 @@ from scipy.special import expit, log_softmax, softmax
 
 from .._common.docstrings import inherit_parameters
 from .._common.extras import require
-from .._common.validation import check_choice, check_real
+from .._common.validation import ArgumentValueError, check_choice, check_real
 from ..losses import Objective
 from ..losses.huber import Huber
 from ..losses.least_squares import LeastSquares
 from ..losses.logistic import Logistic
 from ..losses.multinomial import Multinomial
+from ..models._rows import squares_exist
 
 require("sklearn", "sklearn", "fedepm_fast.sklearn")
 
@@ -340,6 +341,11 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         loss = check_choice("loss", self.loss, ("least_squares", "huber"))
         delta = check_real("delta", self.delta, low=0.0, open_low=True)
         X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
+        if not squares_exist(y):
+            raise ArgumentValueError(
+                "y", "must be brought to scale: the sum of the squares of numbers up to "
+                f"{np.abs(y).max():.3g} is none",
+            )  # fmt: skip
         # To unit scale: the penalty of the coefficients scales alike.
         shift = float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
         unit = float(np.abs(y - shift).max())

@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 from commands import fedepm
+from full_disk import full
 from hospitals import columns_for, hospitals
 
 from fedepm_fast import Model, evaluate, fit
@@ -48,6 +49,48 @@ def test_fit_prints_the_model_and_writes_it(capsys, folder, options, tmp_path):
     assert text == f"{Model.load(out)}\nwrote model.json, model.png in {tmp_path}\n"
     assert "What federation brings" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_tables_are_read_as_that_of_the_fit(capsys, folder, tmp_path):
+    out, table = tmp_path / "model.json", folder / "new.csv"
+    told = (table, "--label", "outcome", "--client", "hospital", "--separator", ";", *NEW)
+    assert fedepm(capsys, "fit", *told, "--out", out)[0] == 0
+    model = Model.load(out)
+    assert model.training["read"] == {"separator": ";", "na": ["-99"], "decimal": ","}
+    frame = pandas.read_csv(table, sep=";", decimal=",", na_values=["-99"])
+    _, predicted, err = fedepm(capsys, "predict", out, table)
+    assert err == "" and predicted == fedepm(capsys, "predict", out, table, *NEW)[1]
+    np.testing.assert_array_equal(model.predict(table), model.predict(frame))
+    assert model.score(str(table)) == model.score(frame)
+    assert fedepm(capsys, "evaluate", out, table)[0] == 0
+    frame.to_csv(tmp_path / "plain.csv", index=False)
+    plain = ("--separator", ",", "--decimal", ".")
+    assert fedepm(capsys, "predict", out, tmp_path / "plain.csv", *plain)[1] == predicted
+    frame.to_parquet(tmp_path / "new.parquet")
+    assert fedepm(capsys, "predict", out, tmp_path / "new.parquet")[1] == predicted
+
+
+def test_a_full_disk_leaves_nothing(capsys, folder, options, tmp_path):
+    out = tmp_path / "out.json"
+    with full(500):
+        code, _, err = fedepm(capsys, "fit", *options, "--out", out)
+        assert (code, err.splitlines()[-1]) == (
+            1, f"error: {out} cannot be written: File too large, nothing was written",
+        )  # fmt: skip
+        code, _, err = fedepm(
+            capsys, "predict", folder / "model.json", folder / "table.csv", "--out", out
+        )
+        assert code == 1 and err.endswith(
+            "cannot be written: File too large, nothing was written\n"
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_weight_is_named_by_its_line(capsys, tmp_path):
+    (tmp_path / "t.csv").write_text("x,y,w\n1,0,1\n\n2,1,-3\n")
+    weighted = ("--label", "y", "--sample-weight", "w")
+    _, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *weighted)
+    assert err == "error: --sample-weight must be at least 0, got -3 in line 4\n"
 
 
 def test_json_has_the_statistics_of_every_coefficient(capsys, folder, options):

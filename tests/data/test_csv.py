@@ -297,6 +297,17 @@ def test_arrow_reads_the_bits_that_python_reads(cells):
     np.testing.assert_array_equal(floats(cells).view(np.int64), expected.view(np.int64))
 
 
+def test_separators_alone_at_the_end_are_no_rows(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("a;y\n1;0\n;\n3;1\n;\n ;\n")
+    text = Text(file, None, None, [])
+    assert list(map(list, text.columns)) == [["1", "", "3"], ["0", "", "1"]]
+    assert text.lines.tolist() == [2, 3, 4]
+    file.write_text("a;y\n;\n")
+    with pytest.raises(ValueError, match="has no rows below the names"):
+        Text(file, None, None, [])
+
+
 _DECIMAL = st.builds(
     lambda whole, places: format(Decimal(whole).scaleb(-places), "f"),
     st.integers(-(10**15) + 1, 10**15 - 1),

@@ -386,6 +386,13 @@ def test_bad_data():
         FedEPMClassifier(preconditioner="pca").fit(X, y)
 
 
+@pytest.mark.parametrize("loss", ["least_squares", "huber"])
+def test_targets_whose_squares_are_no_numbers(rng, loss):
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+    with pytest.raises(ValueError, match=r"y must be brought to scale: .* up to .*e\+200 is none"):
+        FedEPMRegressor(loss=loss).fit(X, 1e200 * y)
+
+
 def test_columns_of_a_frame_are_named():
     pandas = pytest.importorskip("pandas")
     y = np.arange(20) % 2

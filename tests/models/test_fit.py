@@ -293,6 +293,7 @@ def test_columns_that_are_sums_of_others_have_no_coefficient(table):
         ({"hospital": [None] + ["h1"] * 599}, {"client": "hospital"}, "client 'hospital' must not"),
         ({"w": [-1.0] * 600}, {"sample_weight": "w"}, "sample_weight must be at least 0, got -1"),
         ({}, {"holdout": 1.0}, "holdout must be"),
+        ({}, {"holdout": 1e-9}, "holdout must be large enough to hold out a row, got 1e-09 of 600"),
         ({}, {"client_weight": "rows"}, "client_weight must be one of 'size', 'equal'"),
         ({}, {"objective": "ridge"}, "objective must be one of"),
         ({}, {"objective": "logistic", "task": "regression"}, "task must be 'classification'"),
@@ -321,6 +322,27 @@ def test_columns_that_are_sums_of_others_have_no_coefficient(table):
 def test_what_is_wrong_is_named(table, change, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         fit({**table, **change}, **{"label": "outcome", **options})
+
+
+def test_levels_are_counted_over_all_clients():
+    codes = [f"{site}{k:02}" for site in "abc" for k in range(80)]
+    table = {"code": codes, "more": codes, "y": [0, 1] * 120, "site": [c[0] for c in codes]}
+    with pytest.raises(ValueError, match="table has 2 columns that") as told:
+        fit(table, "y", "site")
+    assert str(told.value).count("levels as a category, got 240") == 2
+
+
+def test_a_start_of_other_columns(table):
+    begun = fit({name: table[name] for name in ("age", "sex", "outcome")}, "outcome")
+    with pytest.warns(UserWarning, match="start has no coefficient of 'dose': 0 stands for it"):
+        model = fit(table, "outcome", "hospital", start=begun)
+    np.testing.assert_allclose(model.coef, fit(table, "outcome", "hospital").coef, rtol=1e-6)
+    other = {"weight": table["dose"], "outcome": table["outcome"]}
+    with pytest.raises(ValueError, match=r"start must be a model of columns .* of 'age', 'age \(m"):
+        fit(other, "outcome", start=begun)
+    several = {**table, "outcome": ["a", "b", "c"] * 200}
+    with pytest.raises(ValueError, match="for each output of multinomial, 3, got 1 of logistic"):
+        fit(several, "outcome", "hospital", start=begun)
 
 
 def test_a_table_of_labels_alone():

@@ -225,7 +225,8 @@ def test_a_csv_file_without_a_header(tmp_path):
     table = read_table(file, header=False, separator="|")
     assert table.names == ("x1", "x2", "x3")
     np.testing.assert_array_equal(table.column("x2").numbers, [2.5, np.nan])
-    assert table.note == {"format": "csv", "separator": "|", "header": False}
+    asked = {"header": False, "separator": "|"}
+    assert table.note == {"format": "csv", **asked, "read": asked}
 
 
 def test_errors_of_a_file_name_its_line(tmp_path):
