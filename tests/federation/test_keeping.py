@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from full_disk import full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import small_data
@@ -143,6 +144,46 @@ def test_a_lost_upload_is_as_if_it_had_never_been_made():
 
     for found, expected in zip(points(True), points(False), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("event", ["joins", "leaves"])
+def test_a_change_of_members_in_a_round_is_known_after_a_restart(event, tmp_path):
+    federation = Federation(tmp_path)
+    for i in range(M - 1):
+        federation.join(i)
+    for _ in range(4):
+        play(federation, "aaa")
+    opened = federation.server.open_round()
+    message = federation.server.message(int(opened.clients[0]))
+    assert np.abs(message["shared"]["c"]).max() > 0
+    if event == "joins":
+        federation.join(M - 1)
+    else:
+        federation.server.leave(int(np.setdiff1d(np.arange(M - 1), opened.clients)[0]))
+    for i in opened.clients.tolist():
+        assert federation.server.receive(opened.tau, i, federation.answer(i))
+    federation.server.close_round()
+    federation.restart()
+    for i in federation.server.open_round().clients.tolist():
+        message = federation.server.message(i)
+        assert message["acknowledged"] == -1
+        np.testing.assert_array_equal(message["shared"]["c"], START)
+    federation.server.close_round()
+    play(federation, "aaa")
+    play(federation, "aaa")
+    federation.server.close()
+
+
+def test_what_was_told_last_counts(tmp_path):
+    """Also where the first attempt ended between what was told and the upload."""
+    with Server(ALGORITHM, 1, N, seed=SEED, path=tmp_path) as server:
+        one_entry = (tmp_path / "journal-0").stat().st_size + 60 + 8 * N
+        with full(one_entry), pytest.raises(OSError, match="File too large"):
+            server.join(0, START, told=dict.fromkeys(TOLD, 1.0))
+        assert server.join(0, START, told=dict.fromkeys(TOLD, 2.0))
+    with Server(ALGORITHM, 1, N, seed=SEED, path=tmp_path) as server:
+        server.open_round()
+        assert server.message(0)["told"] == dict.fromkeys(TOLD, 2.0)
 
 
 def test_a_round_without_answers_moves_nothing():

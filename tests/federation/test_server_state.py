@@ -172,20 +172,21 @@ def test_a_kill_at_any_moment_changes_nothing(algorithm, steps, calls):
             same(server, expected)
 
 
-def test_a_server_killed_in_earnest_is_restored(tmp_path):
+@pytest.mark.parametrize("name", ["ALGORITHM", "SCAFFOLD"])
+def test_a_server_killed_in_earnest_is_restored(name, tmp_path):
     code = f"""
 import os, sys
 sys.path[:0] = ["tests", "tests/federation"]
-from test_server_state import make, story
-story(make({str(tmp_path)!r}))
+from test_server_state import {name}, make, story
+story(make({str(tmp_path)!r}, {name}))
 os.kill(os.getpid(), 9)
 """
     killed = run(code)
     assert killed.wait() == -9, killed.communicate()
     killed.communicate()
-    expected = make()
+    expected = make(None, globals()[name])
     story(expected)
-    with make(tmp_path) as server:
+    with make(tmp_path, globals()[name]) as server:
         same(server, expected)
         for each in (server, expected):
             ending(each)
