@@ -195,11 +195,14 @@ class _Compiled:
                     f"fedepm_fast.kernels.engine.stage, got the function {stage.__name__}"
                 )
         self._engine = kernel.Engine(
-            problem.rows, *stages, law=noise.law.rows, private=noise.private
-        )
+            problem.rows, *stages, law=noise.law.rows, private=noise.private,
+            batches=algorithm.draws_batches,
+        )  # fmt: skip
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
         steps, told = algorithm.steps(problem.data.client_sizes), algorithm.known(problem)
-        self.clients = arrays.ClientProblem(problem.reg, steps, *bounds, told)
+        self.clients = arrays.ClientProblem(
+            problem.reg, steps, *bounds, told, problem.data.client_sizes
+        )
         self.constants = np.array(algorithm.constants(problem.n_parameters, plan), np.float64)
         self.workspace: Any = workspace(problem.rows)
         self.begin, self.rounds = self._engine.begin, self._engine.rounds

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._common.validation import check_int, check_real
-from .randomness import COVER, SELECT, Randomness, bounded
+from .randomness import BATCHES, COVER, SELECT, Randomness, bounded
 
 Clients = NDArray[np.intp]
 
@@ -24,10 +24,12 @@ def clients_per_round(participation: float, m: int) -> int:
     return max(1, math.ceil(Fraction(participation).limit_denominator(10**12) * m))
 
 
-def sample(randomness: Randomness, purpose: int, tau: int, pool: Clients, count: int) -> Clients:
+def sample(
+    randomness: Randomness, purpose: int, tau: int, pool: Clients, count: int, client: int = 0
+) -> Clients:
     """Draw `count` of `pool` without replacement, in random order (Fisher-Yates)."""
     drawn = pool.copy()
-    words = randomness.words(purpose, tau, 0, count).tolist()
+    words = randomness.words(purpose, tau, client, count).tolist()
     for i, word in enumerate(words):
         j = i + bounded(word, len(drawn) - i)
         drawn[i], drawn[j] = drawn[j], drawn[i]
@@ -56,6 +58,14 @@ def select(
     others = np.setdiff1d(everyone, dealt, assume_unique=True)
     filling = sample(randomness, SELECT, tau, others, m0 - len(dealt))
     return np.sort(np.concatenate([dealt, filling]))
+
+
+def order_of_rows(
+    randomness: Randomness, tau: int, client: int, count: int, epoch: int
+) -> NDArray[np.intp]:
+    """A random order of a client's rows, another one in each epoch of each round."""
+    purpose = BATCHES + (epoch << 32)  # the upper half of that word is of no other use
+    return sample(randomness, purpose, tau, np.arange(count, dtype=np.intp), count, client)
 
 
 def check_coverage(coverage_rounds: int, m: int, m0: int) -> None:

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 Quantile = Callable[[Array], Array]
 
 # Purposes: the last word of the counter.
-SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT, SHUFFLE = 1, 2, 3, 4, 5, 6
+SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT, SHUFFLE, BATCHES = 1, 2, 3, 4, 5, 6, 7
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
@@ -287,7 +287,7 @@ def for_stages(
     """What the stages of a run draw from: key, what is given, and unit noise of first uploads."""
     from .kernels import _engine_state as arrays
 
-    purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE)]
+    purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE, BATCHES)]
     if isinstance(randomness, CounterRandomness):
         key, chosen, noise = (randomness.seed, randomness.trial), [], np.empty((0, 0, 1))
         initial = noise[:, :, 0]

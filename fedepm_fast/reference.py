@@ -28,7 +28,7 @@ from .algorithms._views import AtClients, AtServer
 from .kernels import _loop as loop
 from .kernels._engine_state import History, clear
 from .objectives import Problem
-from .participation import clients_per_round, select
+from .participation import clients_per_round, order_of_rows, select
 from .private_runs import participations, uploads
 from .private_runs import plan_of as privacy_plan
 from .randomness import Randomness
@@ -155,6 +155,10 @@ class Reference:
             tau, x, begin, G, self._sizes[S], lambda row, w: problem.gradient(S[row], w),
             dict(zip(algorithm.keeps, state.kept[:, S], strict=True)), self._shared,
             {name: of_clients[S] for name, of_clients in self._told.items()},
+            lambda row, epoch: order_of_rows(
+                self.randomness, tau, int(S[row]), int(self._sizes[S[row]]), epoch
+            ),
+            lambda row, w, rows: problem.batch_gradient(S[row], w, rows),
         )  # fmt: skip
         w, mu = algorithm.local_round(clients)
         self._scale = algorithm.noise_scale(problem, S, gap, G, mu, tau, plan)

@@ -28,6 +28,8 @@ class ClientProblem(NamedTuple):
     """In private runs: the regulariser's largest second derivative."""
     told: Array
     """What the algorithm's clients tell the server when they join, shape (kinds, m)."""
+    sizes: NDArray[np.int64]
+    """Numbers of rows."""
 
 
 class Settings(NamedTuple):
@@ -69,6 +71,7 @@ class Key(NamedTuple):
     cover: np.uint64
     initial: np.uint64
     noise: np.uint64
+    batches: np.uint64
 
 
 class Given(NamedTuple):

@@ -46,21 +46,21 @@ def gradient_steps_kernel(client: Any) -> Any:
         finite = True
         for i in clients:
             v, gap = out[i], 0.0
-            _gradient_step(x, x, G[i], gamma[i], prox, v)
+            gradient_step(x, x, G[i], gamma[i], prox, v)
             for t in range(1, local_steps * inner_steps):
                 if t == (local_steps - 1) * inner_steps:
-                    gap = _squared_distance(v, x)
+                    gap = squared_distance(v, x)
                 client(arrays, i, v, reg[i], True, gradient, work)
-                _gradient_step(v, x, gradient, gamma[i], prox, v)
+                gradient_step(v, x, gradient, gamma[i], prox, v)
             mu[i] = mu_at_x * (1.0 + c * gap)
-            finite &= abs(_squared_distance(v, x)) < np.inf
+            finite &= abs(squared_distance(v, x)) < np.inf
         return finite
 
     return gradient_steps
 
 
 @device
-def _gradient_step(v, x, gradient, gamma, prox, out):
+def gradient_step(v, x, gradient, gamma, prox, out):
     """``out = v - gamma * (gradient + prox*(v - x))``; `out` may be v."""
     n, width = x.size, lanes(x)
     for j in range(0, n, width):
@@ -71,7 +71,8 @@ def _gradient_step(v, x, gradient, gamma, prox, out):
 
 
 @device
-def _squared_distance(v, x):
+def squared_distance(v, x):
+    """``|v - x|^2``."""
     n, width = x.size, lanes(x)
     total = splat(x, 0.0)
     for j in range(0, n, width):

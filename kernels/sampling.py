@@ -5,12 +5,15 @@ Inside other compiled code call
 ``sample_into(key0, key1, purpose, tau, pool, count, words)``
     moves a uniform sample of `count` entries of the int64 array `pool` to its front, in random
     order;
+``order_into(key0, key1, purpose, tau, client, order, words)``
+    writes the numbers 0, ..., d - 1 to the int64 array `order` (d,), in random order;
 ``select_into(key0, key1, select, cover, tau, count, coverage_rounds, pool, words, marks)``
     writes `count` of the numbers 0, ..., m - 1 to the front of the int64 array `pool` (m,), in
     increasing order; `select` and `cover` are purposes, and ``coverage_rounds=0`` is for none.
 
-Working memory: `words` of at least `count` uint64 (m with coverage), `marks` of m booleans.
-Nothing is allocated. Keys, purposes and `tau` are uint64, counts int64; fewer than 2**32 entries.
+Working memory: `words` of at least `count` uint64 (m with coverage; d), `marks` of m booleans.
+Nothing is allocated. Keys, purposes, `tau` and `client` are uint64, counts int64; there are fewer
+than 2**32 entries.
 """
 
 from __future__ import annotations
@@ -36,14 +39,29 @@ def _bounded(word, bound):
     return (high + (((word & _LOW) * bound) >> _HALF)) >> _HALF
 
 
-@kernel
-def sample_into(key0, key1, purpose, tau, pool, count, words):
-    """See the module."""
-    fill_words(key0, key1, purpose, tau, np.uint64(0), part(words, 0, count))
+@device
+def _to_the_front(pool, count, words):
     n = pool.size
     for i in range(count):
         j = i + np.int64(_bounded(words[i], np.uint64(n - i)))
         pool[i], pool[j] = pool[j], pool[i]
+
+
+@kernel
+def sample_into(key0, key1, purpose, tau, pool, count, words):
+    """See the module."""
+    fill_words(key0, key1, purpose, tau, np.uint64(0), part(words, 0, count))
+    _to_the_front(pool, count, words)
+
+
+@kernel
+def order_into(key0, key1, purpose, tau, client, order, words):
+    """See the module."""
+    d = order.size
+    for i in range(d):
+        order[i] = i
+    fill_words(key0, key1, purpose, tau, client, part(words, 0, d))
+    _to_the_front(order, d, words)
 
 
 @device

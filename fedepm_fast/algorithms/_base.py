@@ -324,6 +324,11 @@ class Algorithm:
         return self
 
     @property
+    def draws_batches(self) -> bool:
+        """Whether clients take gradients of some of their rows, drawn at random."""
+        return False
+
+    @property
     def compiled(self) -> bool:
         """Whether there are compiled stages, and no class below theirs changes what they do, and
         compiled noise."""

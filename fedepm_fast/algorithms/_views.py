@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,10 @@ class Size(NamedTuple):
     n_samples: int
 
 
+def _whole_only(*arguments: Any) -> Any:
+    raise NotImplementedError("gradients of some of a client's rows are not known here")
+
+
 @dataclass(frozen=True)
 class AtServer:
     """What the server knows when it aggregates.
@@ -63,7 +67,7 @@ class AtServer:
     shared : mapping of str to ndarray of shape (n,)
         The algorithm's `shares`: they are written in place, and sent to the clients with x.
     told : mapping of str to ndarray of shape (m,)
-        What the clients told when they joined, the algorithm's `tells`.
+        What the clients told when they joined, the algorithm's `tells`, as its `agreed` has it.
     """
 
     tau: int
@@ -100,7 +104,12 @@ class AtClients:
     shared : mapping of str to ndarray of shape (n,)
         The server's `shares`.
     told : mapping of str to ndarray of shape (s,)
-        What they told the server when they joined.
+        What they told the server when they joined, as the algorithm's `agreed` has it.
+    order : callable
+        ``order(row, epoch)``, an order of the rows of the client in that row, random, and the
+        same whenever it is asked for: an array of int, shape (d_i,).
+    batch_gradient : callable
+        ``batch_gradient(row, w, rows)``, as `gradient`, of the mean loss of some of its rows.
     """
 
     tau: int
@@ -112,3 +121,5 @@ class AtClients:
     kept: Mapping[str, Array] = field(default_factory=dict)
     shared: Mapping[str, Array] = field(default_factory=dict)
     told: Mapping[str, Array] = field(default_factory=dict)
+    order: Callable[[int, int], NDArray[np.intp]] = _whole_only
+    batch_gradient: Callable[[int, Array, NDArray[np.intp]], Array] = _whole_only

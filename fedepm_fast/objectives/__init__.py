@@ -18,6 +18,7 @@ from ..losses.multinomial import Multinomial
 from ..losses.scalar import ScalarLoss
 from ..losses.squared_hinge import SquaredHinge
 from ._client import ClientProblem
+from ._curvature import row_bounds
 from ._optimum import Optimum
 from ._problem import CLIENT_WEIGHTS, Problem
 
@@ -36,4 +37,5 @@ __all__ = [
     "ScalarLoss",
     "SquaredHinge",
     "as_objective",
+    "row_bounds",
 ]

@@ -307,6 +307,16 @@ def _largest_square(problem: Problem, i: int) -> float:
     return largest_eigenvalue(LinearOperator((n, n), matvec=product, dtype=np.float64))
 
 
+def row_bounds(problem: Problem) -> Array:
+    """The largest Lipschitz constant that one row alone would give the gradient of f_i, (m,)."""
+    a, data = problem.data.features, problem.data
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = a.multiply(a).sum(axis=1) if data.is_sparse else np.einsum("tj,tj->t", a, a)
+        bends = bound_of(problem, "Lipschitz constant") * problem.row_weights * np.ravel(squares)
+    largest = np.maximum.reduceat(bends, data.offsets[:-1]) * data.client_sizes
+    return _finite(largest + problem.reg_curvature)
+
+
 def _column_weights(problem: Problem) -> Array:
     """Weights of the columns in the regulariser."""
     return np.broadcast_to(problem.reg_weights, problem.n_parameters)[: problem.data.n_features]

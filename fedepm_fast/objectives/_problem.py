@@ -140,6 +140,10 @@ class Problem:
         a, b = self.data.client(i)
         return self.gradient_of(i, a, self.objective.derivative(self.margins(a, w), b), w)
 
+    def batch_gradient(self, i: int, w: Array, rows: NDArray[np.intp]) -> Array:
+        """The gradient of f_i at w with the mean loss of these of its rows, shape (n,)."""
+        return _together.of_batch(self, i, w, rows)
+
     def hessian(self, i: int, w: Array) -> Array:
         """The Hessian of f_i at w, shape (n, n)."""
         weights = self.row_weights[self.data.rows_of(i)]

@@ -57,7 +57,8 @@ from ..losses._clients import _add
 from ..noise import gaussian_rows, laplace_rows
 from ..philox import wrapping
 from ..sampling import select_into
-from ._client import ROWS, address_of, objective, objective_of, pointed
+from ._averages import average_selected, average_uploaded
+from ._client import ROWS, address_of, batches_of, objective, objective_of, pointed
 from ._clock import now
 from ._views import view_of
 
@@ -80,6 +81,9 @@ __all__ = [
     "Key",
     "Settings",
     "State",
+    "average_selected",
+    "average_uploaded",
+    "batches_of",
     "new_history",
     "new_state",
     "objective_of",
@@ -143,9 +147,9 @@ _STAGES = 5
 _VIEWS = tuple(
     view_of(example)
     for example in (
-        ClientProblem(*[np.empty(0)] * 6)._replace(told=np.empty((0, 0))),
+        ClientProblem._make([*[np.empty(0)] * 5, np.empty((0, 0)), np.empty(0, np.int64)]),
         Settings(0, 0, 0, 0.0, 0.0, 0.0, False, False, np.empty(0), 0, 0.0, 0.0, 0, 0, *[0.0] * 3),
-        Key(*[np.uint64(0)] * 6),
+        Key(*[np.uint64(0)] * 7),
         Given(np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0, 0))),
         new_state(1, 1),
     )
@@ -267,21 +271,6 @@ def upload_kernel(draw: Any, private: bool) -> Any:
     return upload
 
 
-# Averaging, the other servers' --------------------------------------------------------------
-
-
-@stage
-def average_selected(rows, problem, settings, key, given, state, tau):
-    """The mean of the newly selected clients' last uploads."""
-    x, count = state.x, state.n_selected[0]
-    fill(x, 0.0)
-    for r in range(count):
-        _add(x, state.Z[state.selected[r]])
-    for j in range(x.size):
-        x[j] /= count
-    return True
-
-
 # Put together -------------------------------------------------------------------------------
 
 
@@ -298,13 +287,21 @@ class Engine:
         Of the noise: its rows, as of `noise.laplace_rows`.
     private : bool
         Whether its scale is that of a mechanism.
+    batches : bool
+        Whether `local_round` calls what `batches_of` gives.
     """
 
     def __init__(
-        self, rows: losses.ClientRows, aggregate: Any, local_round: Any, law: Any, private: bool
+        self,
+        rows: losses.ClientRows,
+        aggregate: Any,
+        local_round: Any,
+        law: Any,
+        private: bool,
+        batches: bool = False,
     ) -> None:
         self._rows = rows
-        self._pointed = () if JIT_DISABLED else pointed(rows)
+        self._pointed = () if JIT_DISABLED else pointed(rows, batches=batches)
         self._words: Any = None
         evaluate = evaluate_kernel(objective_of(rows))
         upload = upload_kernel(_ROWS.get(law, law), private)
@@ -389,7 +386,7 @@ def _warm() -> None:
     _loop()
     uploads = itertools.product(_ROWS.values(), (False, True))
     for compiled in (
-        select, average_selected, evaluate_kernel(objective),
+        select, average_selected, average_uploaded, evaluate_kernel(objective),
         *(upload_kernel(*kind) for kind in uploads),
     ):  # fmt: skip
         _pointer(compiled)

@@ -1,0 +1,172 @@
+"""What FedAvg and FedProx share: epochs of gradient steps, of all of a client's rows or of few."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from .._common.parameters import Among, integer, param
+from ..objectives import Problem, row_bounds
+from ._base import PrivacyPlan
+from ._rates import CommonRate
+from ._views import Array, AtClients, AtServer
+
+
+@dataclass(frozen=True)
+class Epochs(CommonRate, abstract=True):
+    """Epochs of gradient steps at the clients, and a weighted average of what they end at.
+
+    Parameters
+    ----------
+    local_steps : int
+        Local epochs E: how often a client goes through its rows in a round.
+    batch_size : int, optional
+        Rows of a step, B: an epoch is one step for each batch of a random order of the rows, the
+        last one with what is left. By default, and where a client has no more, all rows.
+    noise : {"standardized", "laplace", "none"}
+        Of the uploads; none by default.
+    """
+
+    local_steps: int = param(
+        5, check=integer(low=1), symbol="$E$", search=Among((1, 2, 5, 10, 20)),
+        help="Local epochs between two communications, E",
+    )  # fmt: skip
+    batch_size: int | None = param(
+        None, check=integer(low=1), symbol="$B$", shown="all rows of a client",
+        help="Rows of a client's gradient step",
+    )  # fmt: skip
+    noise: str | None = param("none", metavar="MODEL", help="standardized, laplace or none")
+
+    tells: ClassVar[tuple[str, ...]] = ("weight", "rate")
+
+    @property
+    def pull(self) -> float:
+        """Weight of the proximal term ``pull/2 * |w - x|^2``."""
+        return 0.0
+
+    @property
+    def draws_batches(self) -> bool:
+        return self.batch_size is not None
+
+    def bounds(self, problem: Problem) -> Array:
+        own = problem.lipschitz() / problem.client_weights
+        if self.batch_size is not None:
+            own = _of_batches(problem, own, self.batch_size)
+        return own + self.pull
+
+    def told(self, problem: Problem) -> Array:
+        return np.concatenate([problem.client_weights[None], super().told(problem)])
+
+    def aggregate(self, server: AtServer) -> Array:
+        if not len(server.uploaded):
+            return server.Z.mean(axis=0)
+        weights = server.told["weight"][server.uploaded]
+        return weights @ server.Z[server.uploaded] / weights.sum()
+
+    def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
+        """``w <- w - eta * (grad F_i(w; batch) + pull * (w - x))`` for each batch, from x."""
+        w, eta, own = clients.x, self.rate(clients, row), clients.told["weight"][row]
+        size = int(clients.sizes[row])
+        step = min(self.batch_size or size, size)
+        for epoch in range(self.local_steps):
+            if step == size:
+                g = clients.gradient(row, w) if epoch else clients.G[row]
+                w = w - eta * (g / own + self.pull * (w - clients.x))
+            else:
+                order = clients.order(row, epoch)
+                for first in range(0, size, step):
+                    g = clients.batch_gradient(row, w, order[first : first + step])
+                    w = w - eta * (g / own + self.pull * (w - clients.x))
+            yield w
+
+    def stages(self, client: Any) -> tuple[Any, Any]:
+        return _stages(client)
+
+    def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
+        return Constants(self.c, self.alpha, self.pull, float(self.batch_size or 0))
+
+
+def _of_batches(problem: Problem, whole: Array, size: int) -> Array:
+    """Expected smoothness of a random batch's gradient, by that of all rows and of single ones.
+
+    Proposition 3.8 of Gower et al. (SGD: General Analysis and Improved Rates, 2019).
+    """
+    d = problem.data.client_sizes.astype(np.float64)
+    batch = np.minimum(size, d)
+    single = row_bounds(problem) / problem.client_weights
+    rest = np.where(d > 1, (d - batch) / (batch * np.maximum(d - 1, 1)), 0.0)
+    return (1 - rest) * whole + rest * np.maximum(single, whole)
+
+
+class Constants(NamedTuple):
+    """What the compiled stages need to know."""
+
+    c: float
+    alpha: float
+    pull: float
+    batch_size: float
+    """0 for all rows."""
+
+
+@functools.cache
+def _stages(client: Any) -> tuple[Any, Any]:
+    """`aggregate` and `local_round`, given one client's objective.
+
+    They are for clients that weigh alike: kernels know of no weights.
+    """
+    from ..kernels._jit import device, stage
+    from ..kernels._parts import part
+    from ..kernels.engine import average_uploaded, batches_of, copy_into, reader
+    from ..kernels.gradient_steps import gradient_step, squared_distance
+    from ..kernels.local_steps import gradient_steps_kernel
+    from ..kernels.sampling import order_into
+
+    batch, whole, read = batches_of(client), gradient_steps_kernel(client), reader(Constants)
+
+    @device
+    def walk(rows, problem, settings, key, state, tau, i, k, order, words, g):
+        """The epochs of client i in steps of batches, and ``|w - x|^2`` before the last epoch."""
+        d, size, w, x, gap = order.size, int(k.batch_size), state.W[i], state.x, 0.0
+        copy_into(w, x)
+        for epoch in range(settings.local_steps):
+            if epoch == settings.local_steps - 1:
+                gap = squared_distance(w, x)
+            purpose = key.batches + (np.uint64(epoch) << np.uint64(32))
+            order_into(key.seed, key.trial, purpose, np.uint64(tau), np.uint64(i), order, words)
+            for first in range(0, d, size):
+                last = min(first + size, d)
+                batch(rows, i, order, first, last, w, problem.reg[i], g, state.work)
+                gradient_step(w, x, g, problem.told[1, i], k.pull, w)
+        return gap
+
+    @stage
+    def local_round(rows, problem, settings, key, given, state, tau):
+        k, epochs, x = read(settings.constants), settings.local_steps, state.x
+        S, finite, most = part(state.selected, 0, state.n_selected[0]), True, 0
+        mu_at_x = settings.mu0 * math.pow(k.alpha, float((tau + 1) * epochs))
+        for i in S:
+            if 0 < k.batch_size < problem.sizes[i]:
+                most = max(most, problem.sizes[i])
+        order, words, g = np.empty(most, np.int64), np.empty(most, np.uint64), np.empty_like(x)
+        for r in range(S.size):
+            i = S[r]
+            d = problem.sizes[i]
+            if 0 < k.batch_size < d:
+                own, memory = part(order, 0, d), part(words, 0, d)
+                gap = walk(rows, problem, settings, key, state, tau, i, k, own, memory, g)
+                state.mu[i] = mu_at_x * (1.0 + k.c * gap)
+                finite &= abs(squared_distance(state.W[i], x)) < np.inf
+            else:
+                finite &= whole(
+                    rows, problem.reg, part(S, r, r + 1), x, state.G, problem.told[1], k.pull,
+                    settings.mu0, k.c, k.alpha, epochs, 1, tau * epochs, state.work, state.W,
+                    state.mu,
+                )  # fmt: skip
+        return finite
+
+    return average_uploaded, local_round

@@ -1,0 +1,37 @@
+"""FedAvg: federated averaging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ._epochs import Epochs
+
+
+@dataclass(frozen=True)
+class FedAvg(Epochs):
+    """Federated averaging (McMahan et al. 2017, Algorithm 1).
+
+    ::
+
+        clients:  w_i <- x, and E times, for each batch b of a random order of its rows,
+                  w_i <- w_i - eta * grad F_i(w_i; b)
+        server:   x <- sum of n_i * w_i / sum of n_i, over the clients of the round
+
+    F_i is client i's mean loss with its regulariser, ``f_i / c_i``, and n_i its weight c_i in the
+    problem: as published, its number of rows, with ``client_weight="size"``; all alike by default,
+    as FedEPM has it. With all rows in a batch an epoch is one gradient step, the paper's
+    B = infinity; then E = 1 and all clients make rounds steps of gradient descent on f.
+
+    A client keeps nothing between rounds, and sends w_i. A round takes E gradients of its rows,
+    whatever the batches. The learning rate is a number, which was tuned there; ``"lipschitz"`` is
+    one over the largest curvature of an F_i and, of batches, over their expected smoothness.
+
+    With E = 1 and all rows f falls to its optimum. With more local steps it falls faster at first
+    and then rests where the clients' drifts cancel, off the optimum by an amount that grows with
+    eta, E and how much the clients differ (Li et al. 2020, On the convergence of FedAvg on non-IID
+    data). Choose it where clients are alike or rounds are few, and as what others are compared to.
+    """
+
+    name: ClassVar[str] = "fedavg"
+    label: ClassVar[str] = "FedAvg"
