@@ -112,6 +112,10 @@ def run_callables(
             "algorithm must have no mechanism: it bounds what a record changes, and callables do "
             "not tell of records"
         )
+    if algorithm.draws_batches:
+        raise ValueError(
+            f"algorithm must be {algorithm.label} without batches: callables do not tell of rows"
+        )
     problem = _Callables(losses, start, samples)
     m, n = problem.n_clients, problem.n_parameters
     start = check_start(start, m, n)
@@ -179,7 +183,7 @@ class _Callables:
             sizes = check_array("samples", samples, shape=(m,), dtype=np.int64)
             if (sizes < 1).any():
                 raise ValueError(f"samples must be at least 1, got {sizes.min()}")
-        self.data = SimpleNamespace(client_sizes=sizes)
+        self.data, self.client_weights = SimpleNamespace(client_sizes=sizes), np.ones(m)
         self.n_samples = int(sizes.sum())
         self.fault = ""
         self._values = np.empty(m)

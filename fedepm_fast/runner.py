@@ -212,6 +212,10 @@ def _given(
             "randomness must be GivenRandomness, or None to draw it from the seed, "
             f"got {randomness!r} of type {type(randomness).__name__}"
         )
+    if algorithm.draws_batches:
+        raise ValueError(
+            f"randomness must be None for {algorithm.label} with batches: it has no orders of rows"
+        )
     last = limits.max_rounds
     if limits.max_iterations is not None:
         last = min(last, limits.max_iterations // algorithm.local_steps)

@@ -63,8 +63,8 @@ class Epochs(CommonRate, abstract=True):
         return np.concatenate([problem.client_weights[None], super().told(problem)])
 
     def aggregate(self, server: AtServer) -> Array:
-        if not len(server.uploaded):
-            return server.Z.mean(axis=0)
+        if not len(server.uploaded):  # at first, or where nobody has answered
+            return server.x if server.tau else server.Z.mean(axis=0)
         weights = server.told["weight"][server.uploaded]
         return weights @ server.Z[server.uploaded] / weights.sum()
 
@@ -83,6 +83,12 @@ class Epochs(CommonRate, abstract=True):
                     g = clients.batch_gradient(row, w, order[first : first + step])
                     w = w - eta * (g / own + self.pull * (w - clients.x))
             yield w
+
+    def advice(self, problem: Problem) -> str:
+        found = super().advice(problem)
+        if not found.startswith("the local steps are stable"):
+            return found
+        return "clients that differ drift apart in many steps: a smaller rate_scale holds them"
 
     def stages(self, client: Any) -> tuple[Any, Any]:
         return _stages(client)

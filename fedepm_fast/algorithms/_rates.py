@@ -101,12 +101,13 @@ def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) 
         If there is to be a bound, and nothing bounds the second derivative of the loss.
     """
     if learning_rate != LIPSCHITZ:
-        return np.full(problem.n_clients, float(learning_rate))
+        return np.full(len(problem.data.client_sizes), float(learning_rate))
     if not problem.has_lipschitz:
-        name = problem.describe()["name"]
+        objective = getattr(problem, "objective", None)
+        whose = "gradients" if objective is None else f"the objective {objective.name!r}"
         raise ValueError(
-            f"learning_rate must be a number for the objective {name!r}: nothing bounds its "
-            f"curvature, which {LIPSCHITZ!r} needs"
+            f"learning_rate must be a number for {whose}: nothing bounds the curvature, which "
+            f"{LIPSCHITZ!r} needs"
         )
     found = problem.lipschitz() if bounds is None else bounds(problem)
     # Where there is no curvature at all the gradient is 0, and its step any number.

@@ -22,6 +22,7 @@ from .._common.files import check_writable_folder
 from .._common.validation import check_array, check_int
 from ..algorithms import Algorithm, AtClients
 from ..objectives import ClientProblem
+from ..participation import order_of_rows
 from ..randomness import CounterRandomness
 from ._alone import Alone, Held, check_held, told_by
 from ._checks import check_point, check_shared, resolve, told_fault
@@ -115,9 +116,15 @@ class Client:
             )
         samples = check_int("samples", samples, low=1)
         alone: Alone | Held
+        self._held: ClientProblem | None = None
         if isinstance(gradient, ClientProblem):
             check_held(gradient, self.features, samples)
-            alone, gradient = Held(gradient, m), partial(gradient.gradient, 0)
+            alone, self._held, gradient = Held(gradient, m), gradient, partial(gradient.gradient, 0)
+        elif self.algorithm.draws_batches:
+            raise ValueError(
+                f"gradient must be a ClientProblem, with rows, for {self.algorithm.label} with "
+                f"batches, got {type(gradient).__name__}"
+            )
         elif callable(gradient):
             alone = Alone(gradient, m, self.features, samples)
         else:
@@ -206,6 +213,7 @@ class Client:
             tau, x, begin, self._gradient(0, x)[None], self._sizes, self._gradient,
             dict(zip(self.algorithm.keeps, kept[:, None].copy(), strict=True)), known,
             {name: np.array([float(number)]) for name, number in (told or {}).items()},
+            **self._batches(tau),
         )  # fmt: skip
         with np.errstate(over="ignore", invalid="ignore"):
             new, upload = self._work(clients)
@@ -263,6 +271,16 @@ class Client:
                 ", got None"
             )
         return check_int("acknowledged", acknowledged, low=-1, high=tau - 1)
+
+    def _batches(self, tau: int) -> dict[str, Any]:
+        """What a client that holds its rows knows of orders and of some of them."""
+        if self._held is None:
+            return {}
+        own = self.index, self._held.n_samples
+        return {
+            "order": lambda row, epoch: order_of_rows(self._randomness, tau, *own, epoch),
+            "batch_gradient": self._held.batch_gradient,
+        }
 
     def _gradient(self, row: int, w: Array) -> Array:
         return check_array("gradient", self.gradient(w), shape=w.shape, dtype=w.dtype)
