@@ -152,6 +152,8 @@ class Algorithm:
     keeps: ClassVar[tuple[str, ...]] = ()
     #: What the server sends to the clients beside x: n numbers for each name.
     shares: ClassVar[tuple[str, ...]] = ()
+    #: Those of `shares` that the server keeps to itself: clients are not sent them.
+    hides: ClassVar[tuple[str, ...]] = ()
     #: What each client tells the server of its rows when it joins: a number for each name, `told`.
     tells: ClassVar[tuple[str, ...]] = ()
     #: Whether its server keeps a model of each client: `server` and `models` stand for the hooks.
@@ -250,7 +252,12 @@ class Algorithm:
 
     def numbers_received(self, n: int, taken_part: int) -> int:
         """Numbers that it was sent by then, the point at which it began included."""
-        return n + n * (1 + len(self.shares)) * taken_part
+        return n + n * (1 + len(self.sent_along)) * taken_part
+
+    @property
+    def sent_along(self) -> tuple[str, ...]:
+        """What the server sends to the clients of a round beside x, names of `shares`."""
+        return tuple(name for name in self.shares if name not in self.hides)
 
     # The hooks: what server and clients do in a round ------------------------------------
 

@@ -85,7 +85,9 @@ class CommonRate(LocalSteps, abstract=True):
         return f"a rate_scale of {most:.2g} or less makes the local steps stable"
 
 
-def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) -> Array:
+def own_rates(
+    learning_rate: float | str, problem: Problem, bounds: Any = None, name: str = "learning_rate"
+) -> Array:
     """Each client's learning rate, shape (m,): the number, or one over its bound of curvature.
 
     Parameters
@@ -94,6 +96,8 @@ def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) 
     problem : Problem
     bounds : callable, optional
         ``bounds(problem)``, shape (m,); by default those of the f_i, `Problem.lipschitz`.
+    name : str
+        What the error names.
 
     Raises
     ------
@@ -106,7 +110,7 @@ def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) 
         objective = getattr(problem, "objective", None)
         whose = "gradients" if objective is None else f"the objective {objective.name!r}"
         raise ValueError(
-            f"learning_rate must be a number for {whose}: nothing bounds the curvature, which "
+            f"{name} must be a number for {whose}: nothing bounds the curvature, which "
             f"{LIPSCHITZ!r} needs"
         )
     found = problem.lipschitz() if bounds is None else bounds(problem)

@@ -51,7 +51,7 @@ def check_point(x: ArrayLike, features: int) -> Array:
 
 def check_shared(algorithm: Algorithm, shared: Any, x: Array) -> dict[str, Array]:
     """What the server shares, as finite arrays like the point `x`."""
-    given, names = {} if shared is None else shared, algorithm.shares
+    given, names = {} if shared is None else shared, algorithm.sent_along
     if not isinstance(given, Mapping):
         raise TypeError(f"shared must be a mapping of names to arrays, got {type(shared).__name__}")
     if set(given) != set(names):

@@ -73,8 +73,8 @@ class Memory:
     def message(self, client: int, shared: Shared) -> dict[str, Any]:
         """What a client is sent beside the point of the open round."""
         algorithm, found = self._algorithm, dict[str, Any]()
-        if algorithm.shares:
-            found["shared"] = shared
+        if algorithm.sent_along:
+            found["shared"] = {name: shared[name] for name in algorithm.sent_along}
         if algorithm.keeps:
             found["acknowledged"] = int(self.acknowledged[client])
         if algorithm.tells:
