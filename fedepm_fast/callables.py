@@ -1,15 +1,18 @@
 """Runs on losses that are any Python callables of flat vectors, such as PyTorch models.
 
 A loss is ``value, gradient = loss(x)`` at a point x of shape (n,). If it has an attribute
-``lipschitz``, that is a Lipschitz constant of its gradient. A run of `run_callables` goes round by
-round in Python and calls every loss; server, local steps and noise are the compiled kernels.
+``lipschitz``, that is a Lipschitz constant of its gradient; if it has a method
+``batch_gradient(x, rows)``, that is the gradient with the mean loss of these rows alone. A run of
+`run_callables` goes round by round in Python and calls every loss; server, local steps and noise
+are the compiled kernels.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
@@ -65,7 +68,7 @@ def run_callables(
     algorithm : Algorithm
         What to run, with its parameters, but no mechanism. `CurvatureFedEPM` has "secant"
         coordinates, and needs every loss's ``lipschitz``; so do learning rates that follow from
-        the curvature.
+        the curvature. Algorithms with batches need every loss's ``batch_gradient``.
     losses : sequence of m callables
         ``value, gradient = loss(x)``, see `Loss`, each called once a round, and by the baselines
         once for each further local gradient. Gradients in float32, or tensors on the CPU, are
@@ -73,7 +76,8 @@ def run_callables(
     start : array_like of shape (n,) or (m, n)
         The clients' parameters at the start.
     samples : array_like of int, shape (m,), optional
-        Numbers of samples d_i, which scale the steps as in `run`; 1 by default.
+        Numbers of samples d_i, which scale the steps as in `run`, and of which batches are drawn;
+        1 by default.
     seed, trial, stopping, rounds, max_rounds, max_iterations, callback
         As of `run`.
     keep_x : bool
@@ -112,11 +116,9 @@ def run_callables(
             "algorithm must have no mechanism: it bounds what a record changes, and callables do "
             "not tell of records"
         )
-    if algorithm.draws_batches:
-        raise ValueError(
-            f"algorithm must be {algorithm.label} without batches: callables do not tell of rows"
-        )
     problem = _Callables(losses, start, samples)
+    if algorithm.draws_batches:
+        problem.check_batches(algorithm, samples)
     m, n = problem.n_clients, problem.n_parameters
     start = check_start(start, m, n)
     as_problem = cast(Problem, problem)
@@ -195,6 +197,24 @@ class _Callables:
         self._points[i] = w
         return gradient
 
+    def batch_gradient(self, i: int, w: Array, rows: NDArray[np.intp]) -> Array:
+        with self._of_client(i):
+            found = cast(Any, self.losses[i]).batch_gradient(w.copy(), rows)
+        return self._checked(i, 0.0, found)
+
+    def check_batches(self, algorithm: Algorithm, samples: Any) -> None:
+        """Raise ValueError unless clients of an algorithm with batches can have some."""
+        if samples is None:
+            raise ValueError(
+                f"samples must be given for {algorithm.label} with batches, which are drawn of them"
+            )
+        for i, loss in enumerate(self.losses):
+            if not callable(getattr(loss, "batch_gradient", None)):
+                raise ValueError(
+                    f"losses must have a method batch_gradient(x, rows) for {algorithm.label} with "
+                    f"batches, got {type(loss).__name__} without one at index {i}"
+                )
+
     def total_value(self, x: Array) -> float:
         for i in range(self.n_clients):
             if self._points[i] is not x:
@@ -216,29 +236,40 @@ class _Callables:
         return None
 
     def _evaluate(self, i: int, w: Array) -> tuple[float, Array]:
-        try:
-            found = self.losses[i](w.copy())
-        except Exception as error:
-            error.add_note(f"in the loss of client {i}")
-            raise
+        with self._of_client(i):
+            found: Any = self.losses[i](w.copy())
         if not isinstance(found, tuple) or len(found) != 2:
             raise TypeError(
                 f"losses must give (value, gradient), got {type(found).__name__} of client {i}"
             )
-        name = f"gradient of client {i}"
         try:
             value = float(found[0].item() if hasattr(found[0], "item") else found[0])
         except (TypeError, ValueError):
             raise TypeError(
                 f"value of client {i} must be a number, got {type(found[0]).__name__}"
             ) from None
+        return value, self._checked(i, value, found[1])
+
+    @staticmethod
+    @contextmanager
+    def _of_client(i: int) -> Iterator[None]:
+        """What a loss raises says whose it is."""
         try:
-            gradient = check_array(name, found[1], shape=(self.n_parameters,), finite=False)
+            yield
+        except Exception as error:
+            error.add_note(f"in the loss of client {i}")
+            raise
+
+    def _checked(self, i: int, value: float, gradient: Any) -> Array:
+        """A gradient as an array, which is finite, as the value is, or remembered as a fault."""
+        name = f"gradient of client {i}"
+        try:
+            found = check_array(name, gradient, shape=(self.n_parameters,), finite=False)
         except RuntimeError as error:  # a tensor that is elsewhere, or tracks gradients
             raise TypeError(f"{name} must be an array of numbers: {error}") from None
-        if not (math.isfinite(value) and np.isfinite(gradient).all()):
-            self._not_finite(i, value, gradient)
-        return value, gradient
+        if not (math.isfinite(value) and np.isfinite(found).all()):
+            self._not_finite(i, value, found)
+        return found
 
     def _not_finite(self, i: int, value: float, gradient: Array) -> None:
         fault = f"value of client {i} must be finite, got {value}"

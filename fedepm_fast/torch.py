@@ -125,7 +125,8 @@ class FlatModel:
         -------
         callable
             ``value, gradient = loss(x)`` with a float and a new float64 vector of shape (n,). It
-            leaves `x` in the model.
+            leaves `x` in the model. Its attribute ``batch_gradient(x, rows)`` is the gradient of
+            the mean loss of some rows, as algorithms with batches need it.
         """
         if not callable(loss_fn):
             raise TypeError(f"loss_fn must be callable, got {type(loss_fn).__name__}")
@@ -149,6 +150,16 @@ class FlatModel:
             self._check()
             return total, _vector(self._gradient)
 
+        def batch_gradient(x: ArrayLike, rows: ArrayLike) -> Array:
+            self.load(x)
+            self._gradient.zero_()
+            chosen = torch.as_tensor(np.asarray(rows, np.int64), device=X.device)
+            with torch.enable_grad():
+                loss_fn(self.model(X[chosen]), y[chosen]).backward()
+            self._check()
+            return _vector(self._gradient)
+
+        value_and_gradient.batch_gradient = batch_gradient  # type: ignore[attr-defined]
         return value_and_gradient
 
     def _check(self) -> None:

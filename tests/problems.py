@@ -92,3 +92,6 @@ class Told:
 
     def __call__(self, x):
         return self.problem.value(self.i, x), self.problem.gradient(self.i, x)
+
+    def batch_gradient(self, x, rows):
+        return self.problem.batch_gradient(self.i, x, rows)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import small_data
+from problems import Told, small_data
 
 from fedepm_fast import (
     DivergenceWarning,
+    FedAvg,
     FedEPM,
+    FedProx,
     Logistic,
     Result,
     SFedAvg,
@@ -176,3 +178,42 @@ def test_bad_arguments():
         with pytest.raises(error, match=message):
             run_callables(*arguments, **options)
     assert not calls
+
+
+# Batches --------------------------------------------------------------------------------
+
+BATCHES = [
+    FedAvg(local_steps=3, batch_size=4, learning_rate=0.1, participation=0.5),
+    FedProx(local_steps=2, batch_size=1, learning_rate=0.1, prox=0.5, noise="standardized"),
+]
+
+
+@pytest.mark.parametrize("algorithm", BATCHES, ids=["fedavg", "fedprox"])
+def test_batches_of_callables_are_those_of_a_run(algorithm):
+    problem = make_problem(algorithm, DATA, Logistic())
+    losses = [Told(problem, i, 1.0) for i in range(DATA.n_clients)]
+    want = run(algorithm, DATA, seed=7, rounds=6)
+    got = run_callables(algorithm, losses, np.zeros(5), samples=DATA.client_sizes, seed=7, rounds=6)
+    for name in ("x", "W", "Z"):
+        a, b = getattr(got, name), getattr(want, name)
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max())
+
+
+def test_batches_need_rows():
+    algorithm, sizes = BATCHES[0], DATA.client_sizes
+    problem = make_problem(algorithm, DATA, Logistic())
+    losses = [Told(problem, i, 1.0) for i in range(DATA.n_clients)]
+    asked = []
+    silent = [lambda x: asked.append(x)] * 6
+    with pytest.raises(ValueError, match="samples must be given for FedAvg with batches"):
+        run_callables(algorithm, losses, np.zeros(5))
+    with pytest.raises(
+        ValueError, match=r"losses must have a method batch_gradient\(x, rows\) for"
+    ):
+        run_callables(algorithm, silent, np.zeros(5), samples=sizes)
+    with pytest.raises(ValueError, match="learning_rate must be a number for batches of callab"):
+        run_callables(FedAvg(batch_size=2), losses, np.zeros(5), samples=sizes)
+    assert asked == []
+    losses[2].batch_gradient = lambda x, rows: x[:2]
+    with pytest.raises(ValueError, match=r"gradient of client 2 must have shape \(5\), got \(2,\)"):
+        run_callables(algorithm, losses, np.zeros(5), samples=sizes)

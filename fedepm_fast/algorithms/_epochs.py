@@ -13,7 +13,7 @@ import numpy as np
 from .._common.parameters import Among, integer, param
 from ..objectives import Problem, row_bounds
 from ._base import PrivacyPlan
-from ._rates import CommonRate
+from ._rates import LIPSCHITZ, CommonRate
 from ._views import Array, AtClients, AtServer
 
 
@@ -55,11 +55,16 @@ class Epochs(CommonRate, abstract=True):
 
     def bounds(self, problem: Problem) -> Array:
         own = problem.lipschitz() / problem.client_weights
-        if self.batch_size is not None:
+        if self.batch_size is not None and _has_rows(problem):
             own = _of_batches(problem, own, self.batch_size)
         return own + self.pull
 
     def told(self, problem: Problem) -> Array:
+        if self.draws_batches and self.learning_rate == LIPSCHITZ and not _has_rows(problem):
+            raise ValueError(
+                f"learning_rate must be a number for batches of callables, got {LIPSCHITZ!r}: it "
+                "depends on single rows"
+            )
         return np.concatenate([problem.client_weights[None], super().told(problem)])
 
     def aggregate(self, server: AtServer) -> Array:
@@ -95,6 +100,11 @@ class Epochs(CommonRate, abstract=True):
 
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
         return Constants(self.c, self.alpha, self.pull, float(self.batch_size or 0))
+
+
+def _has_rows(problem: Problem) -> bool:
+    """Whether there are rows, and not only callables."""
+    return hasattr(problem.data, "features")
 
 
 def _of_batches(problem: Problem, whole: Array, size: int) -> Array:

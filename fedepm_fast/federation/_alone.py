@@ -1,4 +1,4 @@
-"""One client's problem, as an algorithm asks it for what the client tells when it joins."""
+"""One client's problem: its gradient, and what it tells when it joins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Alone:
     Parameters
     ----------
     gradient : callable
-        Of f_i; if it has an attribute ``lipschitz``, that is a Lipschitz constant of it.
+        Of f_i; if it has an attribute ``lipschitz``, that is a Lipschitz constant of it, and if it
+        has a method ``batch_gradient(w, rows)``, that is the gradient with some of its rows.
     clients, features, samples : int
         As of `Client`.
     """
@@ -35,6 +36,19 @@ class Alone:
         self.n_clients, self.n_parameters, self.n_samples = clients, features, samples
         self.data = SimpleNamespace(client_sizes=np.array([samples]))
         self.client_weights = np.ones(1)
+
+    def gradient(self, i: int, w: Array) -> Any:
+        """The gradient at w."""
+        return self._gradient(w)
+
+    def batch_gradient(self, i: int, w: Array, rows: NDArray[np.intp]) -> Any:
+        """The gradient at w with the mean loss of these rows."""
+        return cast(Any, self._gradient).batch_gradient(w, rows)
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether the gradient has a method ``batch_gradient``."""
+        return callable(getattr(self._gradient, "batch_gradient", None))
 
     @property
     def has_lipschitz(self) -> bool:
@@ -62,18 +76,44 @@ class Held:
     def __init__(self, problem: ClientProblem, clients: int) -> None:
         self._problem, self.n_clients = problem, clients
 
+    has_batches = True
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._problem, name)
 
 
-def check_held(problem: ClientProblem, features: int, samples: int) -> None:
-    """Raise ValueError if a client's problem is not of so many coordinates and samples."""
-    for name, given, own in (
-        ("features", features, problem.n_parameters),
-        ("samples", samples, problem.n_samples),
-    ):
-        if given != own:
-            raise ValueError(f"{name} must be those of the ClientProblem, {own}, got {given}")
+def alone(
+    algorithm: Algorithm, gradient: Any, clients: int, features: int, samples: int
+) -> Alone | Held:
+    """The problem of a client that is given as its gradient or as a `ClientProblem`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is neither, of other numbers of coordinates or samples, or does not know of batches
+        where the algorithm draws some.
+    """
+    found: Alone | Held
+    if isinstance(gradient, ClientProblem):
+        own = {"features": gradient.n_parameters, "samples": gradient.n_samples}
+        for name, given in (("features", features), ("samples", samples)):
+            if given != own[name]:
+                raise ValueError(
+                    f"{name} must be those of the ClientProblem, {own[name]}, got {given}"
+                )
+        found = Held(gradient, clients)
+    elif callable(gradient):
+        found = Alone(gradient, clients, features, samples)
+    else:
+        raise TypeError(
+            f"gradient must be callable, or a ClientProblem, got {type(gradient).__name__}"
+        )
+    if algorithm.draws_batches and not found.has_batches:
+        raise ValueError(
+            "gradient must have a method batch_gradient(w, rows), or be a ClientProblem, for "
+            f"{algorithm.label} with batches, got {type(gradient).__name__}"
+        )
+    return found
 
 
 def told_by(

@@ -24,7 +24,7 @@ from ..algorithms import Algorithm, AtClients
 from ..objectives import ClientProblem
 from ..participation import order_of_rows
 from ..randomness import CounterRandomness
-from ._alone import Alone, Held, check_held, told_by
+from ._alone import alone, told_by
 from ._checks import check_point, check_shared, resolve, told_fault
 from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
 from ._private import PrivateClient, Spent, Upload
@@ -67,7 +67,9 @@ class Client:
         The parameters, the same as the server's.
     gradient : callable or ClientProblem
         The gradient of f_i: a point of shape (n,) to an array of that shape and dtype. It may have
-        an attribute ``lipschitz``, a Lipschitz constant of it. Or f_i with the client's rows.
+        an attribute ``lipschitz``, a Lipschitz constant of it, and a method ``batch_gradient(w,
+        rows)``, the gradient with the mean loss of these rows alone, integers below `samples`,
+        which algorithms with batches need. Or f_i with the client's rows.
     index : int
         The client's number, from 0.
     clients, features : int
@@ -115,25 +117,9 @@ class Client:
                 "PrivateClient does"
             )
         samples = check_int("samples", samples, low=1)
-        alone: Alone | Held
-        self._held: ClientProblem | None = None
-        if isinstance(gradient, ClientProblem):
-            check_held(gradient, self.features, samples)
-            alone, self._held, gradient = Held(gradient, m), gradient, partial(gradient.gradient, 0)
-        elif self.algorithm.draws_batches:
-            raise ValueError(
-                f"gradient must be a ClientProblem, with rows, for {self.algorithm.label} with "
-                f"batches, got {type(gradient).__name__}"
-            )
-        elif callable(gradient):
-            alone = Alone(gradient, m, self.features, samples)
-        else:
-            raise TypeError(
-                f"gradient must be callable, or a ClientProblem, got {type(gradient).__name__}"
-            )
-        self.gradient = gradient
+        self._problem = alone(self.algorithm, gradient, m, self.features, samples)
         #: What it tells the server when it joins, for each of the algorithm's `tells`.
-        self.told = told_by(self.algorithm, alone, told)
+        self.told = told_by(self.algorithm, self._problem, told)
         self._sizes, self._hooks = np.array([samples]), self.algorithm.with_kernels()
         self._randomness = CounterRandomness(seed, trial)
         self._path = None if path is None else Path(path)
@@ -213,7 +199,7 @@ class Client:
             tau, x, begin, self._gradient(0, x)[None], self._sizes, self._gradient,
             dict(zip(self.algorithm.keeps, kept[:, None].copy(), strict=True)), known,
             {name: np.array([float(number)]) for name, number in (told or {}).items()},
-            **self._batches(tau),
+            partial(self._order, tau), self._batch_gradient,
         )  # fmt: skip
         with np.errstate(over="ignore", invalid="ignore"):
             new, upload = self._work(clients)
@@ -272,18 +258,16 @@ class Client:
             )
         return check_int("acknowledged", acknowledged, low=-1, high=tau - 1)
 
-    def _batches(self, tau: int) -> dict[str, Any]:
-        """What a client that holds its rows knows of orders and of some of them."""
-        if self._held is None:
-            return {}
-        own = self.index, self._held.n_samples
-        return {
-            "order": lambda row, epoch: order_of_rows(self._randomness, tau, *own, epoch),
-            "batch_gradient": self._held.batch_gradient,
-        }
+    def _order(self, tau: int, row: int, epoch: int) -> NDArray[np.intp]:
+        return order_of_rows(self._randomness, tau, self.index, int(self._sizes[0]), epoch)
 
     def _gradient(self, row: int, w: Array) -> Array:
-        return check_array("gradient", self.gradient(w), shape=w.shape, dtype=w.dtype)
+        found = self._problem.gradient(0, w)
+        return check_array("gradient", found, shape=w.shape, dtype=w.dtype)
+
+    def _batch_gradient(self, row: int, w: Array, rows: NDArray[np.intp]) -> Array:
+        found = self._problem.batch_gradient(0, w, rows)
+        return check_array("batch_gradient", found, shape=w.shape, dtype=w.dtype)
 
     def remember(self, state: ClientState) -> None:
         """Keep a state in the client's file, atomically; nothing without a path."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from problems import small_data
 
-from fedepm_fast import FedEPM, Logistic, run, run_callables
+from fedepm_fast import FedAvg, FedEPM, Logistic, run, run_callables
 from fedepm_fast.federation.client import Client
 from fedepm_fast.kernels.ens import ens
 from fedepm_fast.torch import FlatModel
@@ -42,6 +42,16 @@ def test_a_linear_model_follows_run(dtype, rtol):
         a, b = getattr(got, name), getattr(want, name)
         np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(want.Z).max())
     np.testing.assert_allclose(got.history["objective"], want.history["objective"], rtol=rtol)
+
+
+def test_batches_of_a_linear_model_follow_run():
+    algorithm = FedAvg(local_steps=2, batch_size=4, learning_rate=0.5)
+    data, flat, losses = linear()
+    got = run_callables(algorithm, losses, flat.x, samples=data.client_sizes, rounds=5, seed=4)
+    want = run(algorithm, data, objective=Logistic(beta=0.0), rounds=5, seed=4)
+    for name in ("x", "W", "Z"):
+        a, b = getattr(got, name), getattr(want, name)
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(want.Z).max())
 
 
 def test_flat_model():
