@@ -108,7 +108,9 @@ def own_rates(
         return np.full(len(problem.data.client_sizes), float(learning_rate))
     if not problem.has_lipschitz:
         objective = getattr(problem, "objective", None)
-        whose = "gradients" if objective is None else f"the objective {objective.name!r}"
+        whose = "callables without an attribute lipschitz"
+        if objective is not None:
+            whose = f"the objective {objective.name!r}"
         raise ValueError(
             f"{name} must be a number for {whose}: nothing bounds the curvature, which "
             f"{LIPSCHITZ!r} needs"

@@ -54,12 +54,12 @@ class AtServer:
     tau : int
         The round that begins.
     Z : ndarray of shape (m, n)
-        Every client's last upload.
+        Every client's last upload; at a `Server` that of every member, whose positions it counts.
     selected, uploaded : ndarray of int
         The clients of the round that begins, and those whose uploads have come in the round
-        before it; none at first.
+        before it; none at first, and where nobody has answered.
     sizes : ndarray of shape (m,)
-        The clients' numbers of samples.
+        The clients' numbers of samples; of none at a `Server`, which is not told them.
     scale : ndarray of shape (m,)
         Of the noise of each upload, NaN for the first ones.
     x : ndarray of shape (n,)
@@ -100,7 +100,8 @@ class AtClients:
     gradient : callable
         ``gradient(row, w)``, of the objective of the client in that row, shape (n,).
     kept : mapping of str to ndarray of shape (s, n)
-        The algorithm's `keeps`, zero at first: they are written in place.
+        The algorithm's `keeps`, zero at first, and again where the algorithm `shares` something and
+        members of a federation have come or gone: they are written in place.
     shared : mapping of str to ndarray of shape (n,)
         The server's `shares`.
     told : mapping of str to ndarray of shape (s,)

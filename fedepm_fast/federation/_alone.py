@@ -65,10 +65,6 @@ class Alone:
             )
         return np.array([check_real("gradient.lipschitz", bound, low=0.0, open_low=True)])
 
-    def describe(self) -> dict[str, Any]:
-        """What messages call it where there is no such attribute."""
-        return {"name": "a gradient without an attribute lipschitz"}
-
 
 class Held:
     """The problem of a client that holds its rows, among so many clients."""
