@@ -329,7 +329,7 @@ def test_bad_input_is_one_line_and_code_2(capsys, arguments, message):
 def test_compare_names_its_own_option(capsys):
     code, _, err = fedepm(capsys, "compare", "--algorithms", "foo")
     assert code == 2 and err.startswith(
-        "error: --algorithms must be one of 'curvature', 'fedepm', "
+        "error: --algorithms must be one of 'curvature', 'fedadmm', "
     )
 
 
