@@ -13,14 +13,17 @@ from full_disk import full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import small_data
+from scipy.optimize import minimize
 
-from fedepm_fast import FedEPM, FederatedData, Scaffold, make_problem
+from fedepm_fast import FedADMM, FedDyn, FedEPM, FederatedData, Scaffold, make_problem
 from fedepm_fast.federation.client import Client, ClientState, UploadRefused
 from fedepm_fast.federation.server import Server
 from fedepm_fast.objectives import ClientProblem
 
 M, N, SEED = 6, 5, 3
 ALGORITHM = Scaffold(participation=0.5, local_steps=3, learning_rate=0.05, noise="none")
+#: Its server keeps the mean to itself.
+FEDDYN = FedDyn(participation=0.5, local_steps=3, learning_rate=0.05, prox=2.0)
 DATA = small_data()
 PROBLEM = make_problem(ALGORITHM, DATA)
 START = np.zeros(N)
@@ -34,7 +37,8 @@ def no_disk(monkeypatch):
 
 def make_client(i: int, algorithm: Any = ALGORITHM, **options: Any) -> Client:
     given = dict(index=i, clients=M, features=N, samples=int(DATA.client_sizes[i]), seed=SEED)
-    return Client(algorithm, lambda w: PROBLEM.gradient(i, w), **{**given, **options})
+    gradient = options.pop("gradient", lambda w: PROBLEM.gradient(i, w))
+    return Client(algorithm, gradient, **{**given, **options})
 
 
 def own_problem(i: int) -> ClientProblem:
@@ -48,7 +52,7 @@ class Federation:
 
     def __init__(self, path: Any = None, algorithm: Any = ALGORITHM) -> None:
         self.path, self.algorithm = path, algorithm
-        self.clients = [make_client(i, algorithm) for i in range(M)]
+        self.clients = [make_client(i, algorithm, gradient=own_problem(i)) for i in range(M)]
         self.states: dict[int, ClientState] = {}
         self.server = self.new_server()
 
@@ -76,7 +80,8 @@ class Federation:
         state = self.states[i]
         if round_ == -1:
             return np.zeros((1, N))
-        return state.kept if state.round(3) == round_ else state.kept_before
+        arrived = state.round(self.algorithm.local_steps) == round_
+        return state.kept if arrived else state.kept_before
 
 
 STEPS = st.one_of(
@@ -86,12 +91,13 @@ STEPS = st.one_of(
 )
 
 
-@given(st.lists(STEPS, max_size=15))
-@settings(deadline=None, max_examples=60)
-def test_what_is_shared_is_the_mean_of_what_members_keep(steps):
+@pytest.mark.parametrize("algorithm", [ALGORITHM, FEDDYN], ids=["scaffold", "feddyn"])
+@given(steps=st.lists(STEPS, max_size=15))
+@settings(deadline=None, max_examples=50)
+def test_what_is_shared_is_the_mean_of_what_members_keep(algorithm, steps):
     """Whoever is silent, whatever answer is lost or asked for again, comes, leaves or restarts."""
     with tempfile.TemporaryDirectory() as folder:
-        federation = Federation(folder)
+        federation = Federation(folder, algorithm)
         for i in range(4):
             federation.join(i)
         for event, how in [*steps, ("round", "aaa"), ("round", "aaa")]:
@@ -111,9 +117,10 @@ def play(federation: Federation, how: Any) -> None:
     server = federation.server
     tau, _, chosen = server.open_round()
     members = server.members
-    mean = np.mean([federation.kept(i) for i in members.tolist()], axis=0)[0]
-    shared = server.message(int(chosen[0]))["shared"]["c"]
-    np.testing.assert_allclose(shared, mean, rtol=0, atol=1e-12 * max(1.0, np.abs(mean).max()))
+    if federation.algorithm.shares:
+        mean = np.mean([federation.kept(i) for i in members.tolist()], axis=0)[0]
+        found = server._memory.shared[0]
+        np.testing.assert_allclose(found, mean, rtol=0, atol=1e-12 * max(1.0, np.abs(mean).max()))
     for i, what in zip(chosen.tolist(), how, strict=False):
         if what == "s":
             continue
@@ -124,6 +131,42 @@ def play(federation: Federation, how: Any) -> None:
         if what != "l":
             assert federation.server.receive(tau, i, upload)
     federation.server.close_round()
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Scaffold(participation=0.5, local_steps=3, learning_rate="lipschitz", noise="none"),
+        FedDyn(participation=0.5, local_steps=3),
+        FedADMM(participation=0.5, local_steps=3, r0=0.5),
+    ],
+    ids=["scaffold", "feddyn", "fedadmm"],
+)
+def test_it_ends_at_the_optimum_of_those_who_are_members(algorithm, tmp_path):
+    federation = Federation(tmp_path, algorithm)
+    for i in range(4):
+        federation.join(i)
+    for how in ("aa", "al", "sa", "ra", "la"):
+        play(federation, how)
+    federation.server.open_round()
+    federation.server.leave(1)
+    federation.join(4)
+    federation.server.close_round()
+    for how in ("aaa", "lal", "aar"):
+        play(federation, how)
+    federation.join(5)
+    for _ in range(600):
+        play(federation, "aaa")
+    members = federation.server.members
+    assert members.tolist() == [0, 2, 3, 4, 5]
+    best = minimize(
+        lambda x: sum(PROBLEM.value(i, x) for i in members),
+        START,
+        jac=lambda x: sum(PROBLEM.gradient(i, x) for i in members),
+        options={"gtol": 1e-10},
+    ).x
+    np.testing.assert_allclose(federation.server.x, best, rtol=0, atol=1e-6 * np.abs(best).max())
+    federation.server.close()
 
 
 def test_a_lost_upload_is_as_if_it_had_never_been_made():
