@@ -45,11 +45,6 @@ class Epochs(CommonRate, abstract=True):
     tells: ClassVar[tuple[str, ...]] = ("weight", "rate")
 
     @property
-    def pull(self) -> float:
-        """Weight of the proximal term ``pull/2 * |w - x|^2``."""
-        return 0.0
-
-    @property
     def draws_batches(self) -> bool:
         return self.batch_size is not None
 
@@ -57,7 +52,7 @@ class Epochs(CommonRate, abstract=True):
         own = problem.lipschitz() / problem.client_weights
         if self.batch_size is not None and _has_rows(problem):
             own = _of_batches(problem, own, self.batch_size)
-        return own + self.pull
+        return own
 
     def told(self, problem: Problem) -> Array:
         if self.draws_batches and self.learning_rate == LIPSCHITZ and not _has_rows(problem):
@@ -73,20 +68,24 @@ class Epochs(CommonRate, abstract=True):
         weights = server.told["weight"][server.uploaded]
         return weights @ server.Z[server.uploaded] / weights.sum()
 
+    def pull(self, clients: AtClients, row: int) -> float:
+        """Weight of the proximal term ``pull/2 * |w - x|^2`` of the client in a row."""
+        return 0.0
+
     def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
         """``w <- w - eta * (grad F_i(w; batch) + pull * (w - x))`` for each batch, from x."""
         w, eta, own = clients.x, self.rate(clients, row), clients.told["weight"][row]
-        size = int(clients.sizes[row])
+        size, pull = int(clients.sizes[row]), self.pull(clients, row)
         step = min(self.batch_size or size, size)
         for epoch in range(self.local_steps):
             if step == size:
                 g = clients.gradient(row, w) if epoch else clients.G[row]
-                w = w - eta * (g / own + self.pull * (w - clients.x))
+                w = w - eta * (g / own + pull * (w - clients.x))
             else:
                 order = clients.order(row, epoch)
                 for first in range(0, size, step):
                     g = clients.batch_gradient(row, w, order[first : first + step])
-                    w = w - eta * (g / own + self.pull * (w - clients.x))
+                    w = w - eta * (g / own + pull * (w - clients.x))
             yield w
 
     def advice(self, problem: Problem) -> str:
@@ -95,11 +94,8 @@ class Epochs(CommonRate, abstract=True):
             return found
         return "clients that differ drift apart in many steps: a smaller rate_scale holds them"
 
-    def stages(self, client: Any) -> tuple[Any, Any]:
-        return _stages(client)
-
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
-        return Constants(self.c, self.alpha, self.pull, float(self.batch_size or 0))
+        return Constants(self.c, self.alpha, 0.0, float(self.batch_size or 0))
 
 
 def _has_rows(problem: Problem) -> bool:
@@ -125,12 +121,13 @@ class Constants(NamedTuple):
     c: float
     alpha: float
     pull: float
+    """Weight of the proximal term as a multiple of the third number that clients tell."""
     batch_size: float
     """0 for all rows."""
 
 
 @functools.cache
-def _stages(client: Any) -> tuple[Any, Any]:
+def epoch_stages(client: Any) -> tuple[Any, Any]:
     """`aggregate` and `local_round`, given one client's objective.
 
     They are for clients that weigh alike: kernels know of no weights.
@@ -145,9 +142,9 @@ def _stages(client: Any) -> tuple[Any, Any]:
     batch, whole, read = batches_of(client), gradient_steps_kernel(client), reader(Constants)
 
     @device
-    def walk(rows, problem, settings, key, state, tau, i, k, order, words, g):
+    def walk(rows, problem, settings, key, state, tau, i, size, pull, order, words, g):
         """The epochs of client i in steps of batches, and ``|w - x|^2`` before the last epoch."""
-        d, size, w, x, gap = order.size, int(k.batch_size), state.W[i], state.x, 0.0
+        d, w, x, gap = order.size, state.W[i], state.x, 0.0
         copy_into(w, x)
         for epoch in range(settings.local_steps):
             if epoch == settings.local_steps - 1:
@@ -157,29 +154,30 @@ def _stages(client: Any) -> tuple[Any, Any]:
             for first in range(0, d, size):
                 last = min(first + size, d)
                 batch(rows, i, order, first, last, w, problem.reg[i], g, state.work)
-                gradient_step(w, x, g, problem.told[1, i], k.pull, w)
+                gradient_step(w, x, g, problem.told[1, i], pull, w)
         return gap
 
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
         k, epochs, x = read(settings.constants), settings.local_steps, state.x
-        S, finite, most = part(state.selected, 0, state.n_selected[0]), True, 0
+        S, finite = part(state.selected, 0, state.n_selected[0]), True
+        size, most = int(k.batch_size), 0
         mu_at_x = settings.mu0 * math.pow(k.alpha, float((tau + 1) * epochs))
         for i in S:
-            if 0 < k.batch_size < problem.sizes[i]:
+            if 0 < size < problem.sizes[i]:
                 most = max(most, problem.sizes[i])
         order, words, g = np.empty(most, np.int64), np.empty(most, np.uint64), np.empty_like(x)
         for r in range(S.size):
             i = S[r]
-            d = problem.sizes[i]
-            if 0 < k.batch_size < d:
+            d, pull = problem.sizes[i], 0.0 if k.pull == 0.0 else k.pull * problem.told[2, i]
+            if 0 < size < d:
                 own, memory = part(order, 0, d), part(words, 0, d)
-                gap = walk(rows, problem, settings, key, state, tau, i, k, own, memory, g)
+                gap = walk(rows, problem, settings, key, state, tau, i, size, pull, own, memory, g)
                 state.mu[i] = mu_at_x * (1.0 + k.c * gap)
                 finite &= abs(squared_distance(state.W[i], x)) < np.inf
             else:
                 finite &= whole(
-                    rows, problem.reg, part(S, r, r + 1), x, state.G, problem.told[1], k.pull,
+                    rows, problem.reg, part(S, r, r + 1), x, state.G, problem.told[1], pull,
                     settings.mu0, k.c, k.alpha, epochs, 1, tau * epochs, state.work, state.W,
                     state.mu,
                 )  # fmt: skip

@@ -102,10 +102,21 @@ def own_rates(
     Raises
     ------
     ValueError
-        If there is to be a bound, and nothing bounds the second derivative of the loss.
+        As `own_bounds`.
     """
     if learning_rate != LIPSCHITZ:
         return np.full(len(problem.data.client_sizes), float(learning_rate))
+    return 1.0 / own_bounds("learning_rate", problem, bounds)
+
+
+def own_bounds(name: str, problem: Problem, bounds: Any = None) -> Array:
+    """Each client's bound of curvature, shape (m,), above 0, for the parameter of that name.
+
+    Raises
+    ------
+    ValueError
+        If nothing bounds the second derivative of the loss.
+    """
     if not problem.has_lipschitz:
         objective = getattr(problem, "objective", None)
         whose = "callables without an attribute lipschitz"
@@ -117,4 +128,4 @@ def own_rates(
         )
     found = problem.lipschitz() if bounds is None else bounds(problem)
     # Where there is no curvature at all the gradient is 0, and its step any number.
-    return np.asarray(1.0 / np.maximum(found, np.finfo(np.float64).tiny))
+    return np.maximum(found, np.finfo(np.float64).tiny)

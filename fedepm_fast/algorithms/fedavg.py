@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ._epochs import Epochs
+from ._epochs import Epochs, epoch_stages
 
 
 @dataclass(frozen=True)
@@ -35,3 +35,6 @@ class FedAvg(Epochs):
 
     name: ClassVar[str] = "fedavg"
     label: ClassVar[str] = "FedAvg"
+
+    def stages(self, client: Any) -> tuple[Any, Any]:
+        return epoch_stages(client)

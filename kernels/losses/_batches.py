@@ -22,6 +22,7 @@ from ._loss import Loss
 from ._rows import GROUP as ROWS
 from ._rows import csr_layout, dense_layout
 
+_ONE = np.uint64(1)
 #: Numbers that a buffer of rows that are held one by one has room for, unless one row has more.
 _ENTRIES = 3072
 
@@ -82,25 +83,27 @@ def batch_objective(layout: str, loss: Loss) -> Any:
 @device
 def _gather_blocks(rows, buffer, i, order, first, last, no_target):
     blocks, targets, starts, into, labels = rows[0], rows[1], rows[2], buffer[0], buffer[1]
-    n, width = blocks.shape[1], blocks.shape[2]
-    count = min(last - first, into.shape[0] * width)
-    used = (count + width - 1) // width
-    for k in range(used * width):
-        b, r = k // width, k % width
-        if k < count:
-            t = order[first + k]
-            of, lane = starts[i] + t // width, t % width
-            for j in range(n):
-                into[b, j, r] = blocks[of, j, lane]
-            if targets.size > 0:
-                labels[k] = targets[of * width + lane]
-        else:
-            for j in range(n):
-                into[b, j, r] = 0.0
-            if targets.size > 0:
-                labels[k] = no_target
+    # The width is a constant of the type, and places are unsigned: no division, no test of signs.
+    n, width = np.uint64(blocks.shape[1]), np.uint64(lanes(rows[4]))
+    count = np.uint64(min(last - first, into.shape[0] * lanes(rows[4])))
+    used = (count + width - _ONE) // width
+    source, to, block, begin = blocks.reshape(-1), into.reshape(-1), np.uint64(starts[i]), first
+    for k in range(count):
+        t = np.uint64(order[begin + k])
+        at = (block + t // width) * n * width + t % width
+        place = k // width * n * width + k % width
+        for j in range(n):
+            to[place + j * width] = source[at + j * width]
+    for k in range(count, used * width):
+        for j in range(n):
+            to[(k // width * n + j) * width + k % width] = 0.0
+    if targets.size > 0:
+        for k in range(count):
+            labels[k] = targets[block * width + np.uint64(order[begin + k])]
+        for k in range(count, used * width):
+            labels[k] = no_target
     buffer[2][1], buffer[3][0] = used, count
-    return first + count
+    return first + np.int64(count)
 
 
 @device

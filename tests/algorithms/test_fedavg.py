@@ -146,7 +146,7 @@ def test_one_epoch_of_all_rows_of_all_clients_is_gradient_descent(algorithm, bat
         algorithm = replace(algorithm, batch_size=batch)
     data = small_data()
     problem = make_problem(algorithm, data)
-    rate = algorithm.known(problem)[-1]
+    rate = algorithm.known(problem)[algorithm.tells.index("rate")]
     assert (rate == rate[0]).all()
     found = run(algorithm, data, rounds=20, engine=engine)
     want = descent(problem, rate[0], 20)
@@ -190,6 +190,29 @@ def test_epochs_solve_the_proximal_problem():
     before = found.history["x"][2]
     for i, w in enumerate(found.W):
         assert np.abs(problem.gradient(i, w) + 2.0 * (w - before)).max() < 1e-12
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+@pytest.mark.parametrize("batch", [None, 4])
+def test_a_proximal_term_as_strong_as_the_largest_curvature(batch, engine):
+    algorithm = FedProx(
+        prox="lipschitz", prox_scale=0.4, local_steps=3, participation=0.6, batch_size=batch,
+        learning_rate=0.1,
+    )  # fmt: skip
+    data = small_data()
+    problem = make_problem(algorithm, data)
+    largest = 0.0
+    for i in range(6):
+        a, _ = data.client(i)
+        bound = np.linalg.eigvalsh(a.T @ a / len(a) / 4)[-1] + problem.reg[i]
+        largest = max(largest, bound)
+    want = as_in_the_papers(replace(algorithm, prox=0.4 * largest), problem, 5, seed=6)
+    got = run(algorithm, data, rounds=5, seed=6, engine=engine).history["x"]
+    np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-13)
+    if batch is None:
+        by_bound = replace(algorithm, learning_rate="lipschitz", rate_scale=0.5)
+        rates = by_bound.known(problem)[1]
+        np.testing.assert_allclose(rates, 0.5 / (1.4 * largest), rtol=1e-12)
 
 
 def test_a_proximal_term_keeps_the_limit_nearer_to_the_optimum():
@@ -282,8 +305,12 @@ def test_rates_say_what_is_wrong_before_any_work():
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             FedAvg(**options)
-    with pytest.raises(ValueError, match="prox must be"):
+    with pytest.raises(ValueError, match=r"prox must be a finite number in \[0, inf\), got -1"):
         FedProx(prox=-1.0)
+    with pytest.raises(ValueError, match="prox must be a number or 'lipschitz', got 'large'"):
+        FedProx(prox="large")
+    with pytest.raises(ValueError, match="prox must be a number for the objective 'poisson'"):
+        run(FedProx(learning_rate=1e-3), poisson, objective="poisson")
     with pytest.raises(ValueError, match="mechanism must be None for FedAvg"):
         FedAvg(mechanism=object())
 
@@ -295,6 +322,9 @@ def test_what_a_round_costs():
         assert algorithm.gradients_per_round(sizes).tolist() == [3, 3, 3]
         assert algorithm.numbers_sent(10, 4) == 2 + 50  # weight and rate, and five points
         assert algorithm.numbers_received(10, 4) == 50 + 4
+    assert FedProx().numbers_sent(10, 4) == 3 + 50 and FedProx().numbers_received(10, 4) == 50 + 8
+    by_number = FedProx(prox=0.1, learning_rate=0.1)
+    assert by_number.numbers_received(10, 4) == 50
 
 
 def test_the_command_line_has_its_options(capsys):
