@@ -106,7 +106,7 @@ def own_rates(
     """
     if learning_rate != LIPSCHITZ:
         return np.full(len(problem.data.client_sizes), float(learning_rate))
-    return 1.0 / own_bounds("learning_rate", problem, bounds)
+    return 1.0 / own_bounds(name, problem, bounds)
 
 
 def own_bounds(name: str, problem: Problem, bounds: Any = None) -> Array:

@@ -259,12 +259,12 @@ def test_a_callback_changes_no_bit():
 
 def test_no_batches_where_rows_are_not_known():
     algorithm = FedAvg(batch_size=4)
-    with pytest.raises(ValueError, match="algorithm must be FedAvg without batches"):
-        run_callables(algorithm, [lambda x: (0.0, x)], np.zeros(3))
+    with pytest.raises(ValueError, match="losses must have a method batch_gradient"):
+        run_callables(algorithm, [lambda x: (0.0, x)], np.zeros(3), samples=[5])
     given_ones = GivenRandomness([[0]], np.zeros((6, 5)), np.zeros((1, 6, 5)))
     with pytest.raises(ValueError, match="randomness must be None for FedAvg with batches"):
         run(algorithm, small_data(), randomness=given_ones)
-    with pytest.raises(ValueError, match="gradient must be a ClientProblem, with rows, for FedAvg"):
+    with pytest.raises(ValueError, match="gradient must have a method batch_gradient"):
         Client(algorithm, lambda x: x, index=0, clients=6, features=5, samples=3)
 
 
