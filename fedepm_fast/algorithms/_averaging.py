@@ -35,6 +35,9 @@ class LocalSteps(Algorithm, abstract=True):
     def round_start(self, W: Array, Z: Array, x: Array) -> Array:
         return np.broadcast_to(x, W.shape)
 
+    def steps(self, sizes: NDArray[np.int64]) -> Array:
+        return np.ones(len(sizes))
+
     def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
         """The local iterates of the client in a row, starting from x."""
         raise NotImplementedError

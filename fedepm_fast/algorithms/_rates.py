@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._common.parameters import Around, number_or, param, real
 from ..objectives import Problem
@@ -60,10 +59,6 @@ class CommonRate(LocalSteps, abstract=True):
     def numbers_received(self, n: int, taken_part: int) -> int:
         rates = taken_part if self.learning_rate == LIPSCHITZ else 0
         return super().numbers_received(n, taken_part) + rates
-
-    def steps(self, sizes: NDArray[np.int64]) -> Array:
-        """All alike, for the rate is what clients tell; shape (s,)."""
-        return np.ones(len(sizes))
 
     def divisor(self, tau: int) -> float:
         """What the rate is divided by in round `tau`."""

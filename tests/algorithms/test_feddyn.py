@@ -12,7 +12,7 @@ from runs import assert_agree, both
 from scipy import sparse
 from scipy.special import expit
 
-from fedepm_fast import FederatedData, SFedAvg, make_problem, run
+from fedepm_fast import DivergenceWarning, FederatedData, SFedAvg, make_problem, run
 from fedepm_fast.algorithms import FedDyn
 from fedepm_fast.objectives import as_objective
 from fedepm_fast.participation import clients_per_round, select
@@ -49,7 +49,7 @@ def as_in_the_paper(data, name, beta, algorithm, *, rounds, seed, by_size=False)
 
     alpha = algorithm.prox
     if alpha == "lipschitz":
-        alpha = np.mean([bound(i) for i in range(m)])
+        alpha = 0.3 * np.mean([bound(i) for i in range(m)])
     alpha = algorithm.prox_scale * alpha
     theta, h = np.zeros(n), np.zeros(n)
     last_gradient = np.zeros((m, n))
@@ -189,13 +189,24 @@ def test_what_clients_tell_and_the_server_makes_of_it():
     problem = make_problem(FedDyn(), data, objective)
     bounds = problem.lipschitz()
     rate, prox = FedDyn(prox_scale=2.0).known(problem)
-    np.testing.assert_allclose(prox, 2 * bounds.mean(), rtol=1e-15)
-    np.testing.assert_allclose(rate, 1 / (bounds + 2 * bounds.mean()), rtol=1e-15)
+    np.testing.assert_allclose(prox, 0.6 * bounds.mean(), rtol=1e-15)
+    np.testing.assert_allclose(rate, 1 / (bounds + 0.6 * bounds.mean()), rtol=1e-15)
     rate, prox = FedDyn(learning_rate=0.1).known(problem)
     assert (rate == 0.1).all() and np.ptp(prox) == 0
     rate, prox = FedDyn(prox=3.0).known(problem)
     assert (prox == 3.0).all()
     np.testing.assert_allclose(rate, 1 / (bounds + 3), rtol=1e-15)
+
+
+def test_it_says_what_makes_it_stable():
+    data, objective = with_loss("logistic", beta=0.1)
+    problem = make_problem(FedDyn(), data, objective)
+    most = 2 / (problem.lipschitz().max() + 3)
+    with pytest.warns(DivergenceWarning, match=f"a learning_rate of {most:.2g} or less makes"):
+        run(FedDyn(learning_rate=5 * most, prox=3.0), data, objective=objective, rounds=60)
+    assert "a larger prox_scale" in FedDyn(learning_rate=0.9 * most, prox=3.0).advice(problem)
+    counts = make_problem(FedDyn(), *with_loss("poisson"))
+    assert "a larger prox" in FedDyn(learning_rate=5.0, prox=0.1).advice(counts)
 
 
 def test_what_it_needs_it_asks_for():

@@ -38,7 +38,8 @@ def test_of_a_run(data, algorithm, gradients, down):
     took_part = 4 * result.rounds  # ceil(0.6 * 6) a round
     assert result.work == {
         "gradients": gradients * took_part,
-        "bytes_up": 8 * N * (M + took_part),  # all send where they are at the start
+        # All send where they are at the start, and what they tell.
+        "bytes_up": 8 * (N * (M + took_part) + M * len(algorithm.tells)),
         "bytes_down": 8 * N * (M + down * took_part),
     }
     assert {name: result.summary()[name] for name in result.work} == result.work
