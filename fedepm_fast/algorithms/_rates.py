@@ -80,9 +80,7 @@ class CommonRate(LocalSteps, abstract=True):
         return f"a rate_scale of {most:.2g} or less makes the local steps stable"
 
 
-def own_rates(
-    learning_rate: float | str, problem: Problem, bounds: Any = None, name: str = "learning_rate"
-) -> Array:
+def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) -> Array:
     """Each client's learning rate, shape (m,): the number, or one over its bound of curvature.
 
     Parameters
@@ -91,8 +89,6 @@ def own_rates(
     problem : Problem
     bounds : callable, optional
         ``bounds(problem)``, shape (m,); by default those of the f_i, `Problem.lipschitz`.
-    name : str
-        What the error names.
 
     Raises
     ------

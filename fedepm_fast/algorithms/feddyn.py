@@ -14,7 +14,7 @@ from .._common.parameters import Around, number_or, param, real
 from ..objectives import Problem
 from ._averaging import Constants, LocalSteps
 from ._base import PrivacyPlan
-from ._rates import LIPSCHITZ, own_rates
+from ._rates import LIPSCHITZ, own_bounds, own_rates
 from ._views import Array, AtClients, AtServer
 
 #: Of the mean bound of curvature: of 0.003 to 30 what needs few rounds on most problems tried.
@@ -80,15 +80,14 @@ class FedDyn(LocalSteps):
     def told(self, problem: Problem) -> Array:
         """The rate, or one over L_i; and alpha, or its share of L_i."""
         rate = own_rates(self.learning_rate, problem)
-        alpha = own_rates(self.prox, problem, name="prox")
-        alpha = SHARE / alpha if self.prox == LIPSCHITZ else alpha
-        return np.stack([rate, self.prox_scale * alpha])
+        own = SHARE * own_bounds("prox", problem) if self.prox == LIPSCHITZ else float(self.prox)
+        return np.stack([rate, np.full_like(rate, self.prox_scale * own)])
 
     def agreed(self, told: Array) -> Array:
         rate, alpha = told[0], np.full_like(told[1], told[1].mean())
-        return np.stack(
-            [1 / (1 / rate + alpha) if self.learning_rate == LIPSCHITZ else rate, alpha]
-        )
+        if self.learning_rate == LIPSCHITZ:
+            rate = 1.0 / (1.0 / rate + alpha)
+        return np.stack([rate, alpha])
 
     def numbers_received(self, n: int, taken_part: int) -> int:
         return super().numbers_received(n, taken_part) + 2 * taken_part  # of `agreed`
