@@ -97,7 +97,7 @@ def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) 
     """
     if learning_rate != LIPSCHITZ:
         return np.full(len(problem.data.client_sizes), float(learning_rate))
-    return 1.0 / own_bounds(name, problem, bounds)
+    return 1.0 / own_bounds("learning_rate", problem, bounds)
 
 
 def own_bounds(name: str, problem: Problem, bounds: Any = None) -> Array:
