@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,13 +21,13 @@ from .._common.archives import read_archive, read_without_digest, write_archive
 from .._common.files import check_writable_folder
 from .._common.validation import check_array, check_int
 from ..algorithms import Algorithm, AtClients
-from ..objectives import ClientProblem
+from ..objectives import ClientProblem, Problem
 from ..participation import order_of_rows
 from ..randomness import CounterRandomness
 from ._alone import alone, told_by
 from ._checks import check_point, check_shared, resolve, told_fault
 from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
-from ._private import PrivateClient, Spent, Upload
+from ._private import ALONE, PrivateClient, Spent, Upload
 
 __all__ = ["Client", "ClientState", "PrivateClient", "Spent", "Upload", "UploadRefused"]
 
@@ -222,7 +222,8 @@ class Client:
         new, mu = self._hooks.local_round(clients)
         if not np.isfinite(new).all():
             return new[0], new[0]
-        scale = self.algorithm.noise_model.scale(clients.G, self.algorithm.epsilon, mu)
+        problem, gap = cast(Problem, self._problem), clients.W - clients.x
+        scale = self._hooks.noise_scale(problem, ALONE, gap, clients.G, mu, clients.tau, None)
         noise = scale[:, None] * self._unit_noise(clients.tau)
         return new[0], self._hooks.upload(clients, new, noise)[0]
 
@@ -304,7 +305,7 @@ class Client:
             ) from None
         except (TypeError, ValueError) as error:
             raise ValueError(f"path must hold a client's state: {self._path}: {error}") from None
-        return self._checked(state, f"{{}} in {self._path}", None)
+        return self._checked(state, "", f" in {self._path}", None)
 
     def _names(self) -> list[str]:
         """The arrays of a state."""
@@ -314,19 +315,22 @@ class Client:
         """`state` with arrays like `x`."""
         if not isinstance(state, ClientState):
             raise TypeError(f"state must be a ClientState or None, got {type(state).__name__}")
-        return self._checked(state, "state.{}", x.dtype)
+        return self._checked(state, "state.", "", x.dtype)
 
-    def _checked(self, state: ClientState, called: str, dtype: Any) -> ClientState:
-        """`state` of finite arrays of these shapes, and of a dtype, if one is given."""
+    def _checked(self, state: ClientState, before: str, after: str, dtype: Any) -> ClientState:
+        """`state` of finite arrays of its shapes, and of a dtype, if one is given.
+
+        `before` and `after` are what errors put around an array's name.
+        """
         kept, checked = (len(self.algorithm.keeps), self.features), dict[str, Any]()
         for name in self._names():
             array = getattr(state, name)
             checked[name] = check_array(
-                called.format(name), array, shape=kept if "kept" in name else kept[1:],
+                f"{before}{name}{after}", array, shape=kept if "kept" in name else kept[1:],
                 dtype=dtype or getattr(array, "dtype", np.float64),
             )  # fmt: skip
         for name, low in (("iterations", 0), ("acknowledged", -1)):
-            check_int(called.format(name), getattr(state, name), low=low)
+            check_int(f"{before}{name}{after}", getattr(state, name), low=low)
         return state._replace(**checked)
 
     def _unit_noise(self, tau: int) -> Array:

@@ -60,6 +60,31 @@ def test_batches_are_those_of_a_run(algorithm, kind):
     np.testing.assert_array_equal(server.x, want)
 
 
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_clients_that_weigh_by_size_say_so(batch_size):
+    algorithm = FedAvg(local_steps=2, batch_size=batch_size, participation=0.5)
+    problem = make_problem(algorithm, DATA, client_weight="size")
+    server, clients, states = Server(algorithm, M, N, seed=SEED), [], {}
+    for i in range(M):
+        rows, labels = DATA.client(i)
+        own = ClientProblem(
+            FederatedData(rows, labels, DATA.client_sizes[i : i + 1]), problem.objective,
+            client_weight="size", clients=M, weight_sum=float(DATA.n_samples),
+        )  # fmt: skip
+        clients.append(make_client(algorithm, own, i))
+        assert clients[i].told["weight"] == problem.client_weights[i]
+        states[i], upload = clients[i].join(np.zeros(N))
+        assert server.join(i, upload, told=clients[i].told)
+    for _ in range(4):
+        tau, x, chosen = server.open_round()
+        for i in chosen.tolist():
+            states[i], upload = clients[i].train(states[i], x, tau, **server.message(i))
+            assert server.receive(tau, i, upload)
+        server.close_round()
+    options = dict(client_weight="size", seed=SEED, rounds=4, engine="reference")
+    np.testing.assert_allclose(server.x, run(algorithm, DATA, **options).x, rtol=1e-12)
+
+
 def test_a_gradient_without_batches_is_named():
     algorithm, problem = ALGORITHMS[0], make_problem(ALGORITHMS[0], DATA)
     with pytest.raises(ValueError, match=r"gradient must have a method batch_gradient\(w, rows\)"):
