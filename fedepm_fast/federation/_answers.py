@@ -82,7 +82,9 @@ def resolve_curvature(
         Naming the argument, also for coordinates that need more than sums over clients.
     """
     if not isinstance(algorithm, CurvatureFedEPM):
-        raise TypeError(f"algorithm must be CurvatureFedEPM(...), got {type(algorithm).__name__}")
+        raise TypeError(
+            f"algorithm must be CurvatureFedEPM(...) or FedNL(...), got {type(algorithm).__name__}"
+        )
     chosen = algorithm.resolve(Size(clients, features, 0)).coordinates
     columns = features // classes
     if chosen not in COORDINATES:

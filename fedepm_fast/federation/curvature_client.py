@@ -55,7 +55,7 @@ class CurvatureClient:
 
     Parameters
     ----------
-    algorithm : CurvatureFedEPM
+    algorithm : CurvatureFedEPM or FedNL
         The parameters, the same as the server's.
     objective : ClientProblem or OwnObjective
         f_i, with the client's weight in f.

@@ -57,7 +57,7 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
 
     Parameters
     ----------
-    algorithm : CurvatureFedEPM
+    algorithm : CurvatureFedEPM or FedNL
         The parameters, the same for server and clients, with ``"renewed"``, ``"secant"`` or, up to
         1,000 columns, ``"whitened"`` coordinates.
     clients : int

@@ -32,7 +32,7 @@ class CurvatureStrategy(FedEPMStrategy):
 
     Parameters
     ----------
-    algorithm : CurvatureFedEPM
+    algorithm : CurvatureFedEPM or FedNL
         The parameters; clients that have others answer with an error.
     clients : int
         How many clients there can be, m.

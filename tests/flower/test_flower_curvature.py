@@ -9,7 +9,7 @@ import pytest
 from flower_grid import InProcessGrid
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord
 
-from fedepm_fast import CurvatureFedEPM, FedEPM, FederatedData, datasets, run
+from fedepm_fast import CurvatureFedEPM, FedEPM, FederatedData, FedNL, datasets, run
 from fedepm_fast.federation.client import Client
 from fedepm_fast.federation.curvature_client import CurvatureClient
 from fedepm_fast.flower import CurvatureStrategy, client_app
@@ -37,19 +37,21 @@ def vector(arrays: ArrayRecord) -> np.ndarray:
     return np.concatenate([arrays[name].numpy().ravel() for name in ("a", "b")])
 
 
-def strategy(**options: Any) -> CurvatureStrategy:
-    return CurvatureStrategy(ALGORITHM, M, **{"seed": SEED, "min_clients": M, **options})
+def strategy(algorithm: Any = ALGORITHM, **options: Any) -> CurvatureStrategy:
+    return CurvatureStrategy(algorithm, M, **{"seed": SEED, "min_clients": M, **options})
 
 
-def expected() -> Any:
-    return run(ALGORITHM, DATA, objective=LOSS, client_weight="size", engine="reference", seed=SEED)
+def expected(algorithm: Any = ALGORITHM) -> Any:
+    return run(algorithm, DATA, objective=LOSS, client_weight="size", engine="reference", seed=SEED)
 
 
-def test_flower_has_the_bits_of_a_run():
-    result, points = expected(), []
-    federation = strategy()
+@pytest.mark.parametrize("algorithm", [ALGORITHM, FedNL(participation=0.5)])
+def test_flower_has_the_bits_of_a_run(algorithm):
+    result, points = expected(algorithm), []
+    federation = strategy(algorithm)
+    nodes = grid(lambda context: curvature_client(context, algorithm))
     done = federation.start(
-        grid(), START, num_rounds=result.rounds + 5,
+        nodes, START, num_rounds=result.rounds + 5,
         evaluate_fn=lambda _, arrays: points.append(vector(arrays)),
     )  # fmt: skip
     np.testing.assert_array_equal(points[: result.rounds + 1], result.history["x"])
