@@ -106,7 +106,7 @@ def own_bounds(name: str, problem: Problem, bounds: Any = None) -> Array:
     Raises
     ------
     ValueError
-        If nothing bounds the second derivative of the loss.
+        If nothing bounds the second derivative of the loss, or sums of squares overflow.
     """
     if not problem.has_lipschitz:
         objective = getattr(problem, "objective", None)
@@ -118,5 +118,10 @@ def own_bounds(name: str, problem: Problem, bounds: Any = None) -> Array:
             f"{LIPSCHITZ!r} needs"
         )
     found = problem.lipschitz() if bounds is None else bounds(problem)
+    if not np.isfinite(found).all():
+        raise ValueError(
+            "features must be brought to scale: sums of their squares overflow, so nothing bounds "
+            f"the curvature, which {name} {LIPSCHITZ!r} needs"
+        )
     # Where there is no curvature at all the gradient is 0, and its step any number.
     return np.maximum(found, np.finfo(np.float64).tiny)

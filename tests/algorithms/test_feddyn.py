@@ -226,6 +226,11 @@ def test_what_it_needs_it_asks_for():
         with pytest.raises(ValueError, match=said):
             FedDyn(**options)
     assert FedDyn().describe()["noise"] == "none"
+    data, objective = with_loss("logistic")
+    large = FederatedData(data.features * 1e160, data.labels, data.client_sizes)
+    for options, name in (({}, "learning_rate"), ({"learning_rate": 0.1}, "prox")):
+        with pytest.raises(ValueError, match=f"features must be brought to scale: .* {name} "):
+            run(FedDyn(**options), large, objective=objective)
 
 
 def test_what_is_sent_and_computed():
