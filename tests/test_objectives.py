@@ -6,8 +6,17 @@ import mpmath
 import numpy as np
 import pytest
 from problems import data_for, small_data
+from scipy import sparse
 
-from fedepm_fast import Huber, LeastSquares, Logistic, Multinomial, Problem, SquaredHinge
+from fedepm_fast import (
+    FederatedData,
+    Huber,
+    LeastSquares,
+    Logistic,
+    Multinomial,
+    Problem,
+    SquaredHinge,
+)
 from fedepm_fast.objectives import OBJECTIVES, _curvature, as_objective
 
 MARGINS = np.array([0.0, 1e-300, 1e-17, 1e-8, 0.5, 3.0, 36.0, 40.0, 745.0, 1e3, 1e5])
@@ -235,3 +244,26 @@ def test_products_of_more_rows_than_are_weighted_at_a_time():
     found = _curvature.weighted_gram(a, w)
     np.testing.assert_allclose(found, a.T @ (a * w[:, None]), 1e-12, atol=1e-9)
     assert (found == found.T).all()
+
+
+@pytest.mark.parametrize("layout", ["wide", "tall", "sparse", "zeros"])
+def test_lipschitz_constants_of_many_columns(layout, rng):
+    sizes = [150, 1, 139]
+    rows = rng.normal(size=(290, 400 if layout == "wide" else 135)) * rng.random()
+    if layout == "sparse":
+        rows[rng.random(rows.shape) < 0.95] = 0.0
+    if layout == "zeros":
+        rows[:151] = 0.0
+    labels, v = np.arange(290.0) % 2, rng.random(290) + 0.1
+    given = rows if layout in ("wide", "tall") else sparse.csr_array(rows)
+    for weights in (None, v):
+        data = FederatedData(given, labels, sizes, sample_weight=weights)
+        problem = Problem(data, Logistic(beta=0.5), "size")
+        root = np.sqrt(np.ones(290) if weights is None else weights)[:, None]
+        ends = np.cumsum(sizes)
+        tops = [
+            np.linalg.svd((root * rows)[end - d : end], compute_uv=False)[0] ** 2
+            for d, end in zip(sizes, ends, strict=True)
+        ]
+        want = problem.client_weights * 0.25 * np.array(tops) / data.weight_sums + problem.reg
+        np.testing.assert_allclose(problem.lipschitz(), want, rtol=1e-10)

@@ -187,7 +187,7 @@ def test_a_specification_of_a_loss_with_a_parameter():
         ({"local_steps = [2, 4]": "learning_rate = 1"},
          "[[algorithm]] 1 key 'learning_rate' is unknown, those of 'fedepm' are name, local_steps"),
         ({"\"sfedprox\"]": "\"sgd\"]"}, 
-         "[[algorithm]] 2 name must be one of 'curvature', 'fedepm', 'scaffold', 'sfedavg'"),
+         "[[algorithm]] 2 name must be one of 'curvature', 'fedadmm'"),
         ({"[[algorithm]]\nname = \"fedepm\"\nlocal_steps = [2, 4]": "algorithm = 3",
           "[[algorithm]]\nname = [\"sfedavg\", \"sfedprox\"]": ""},
          "key 'algorithm' is unknown, those of 'synthetic'"),
