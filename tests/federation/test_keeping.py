@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from problems import small_data
 from scipy.optimize import minimize
 
-from fedepm_fast import FedADMM, FedDyn, FedEPM, FederatedData, Scaffold, make_problem
+from fedepm_fast import FedADMM, FedDyn, FedEPM, FederatedData, FedPD, Scaffold, make_problem
 from fedepm_fast.federation.client import Client, ClientState, UploadRefused
 from fedepm_fast.federation.server import Server
 from fedepm_fast.objectives import ClientProblem
@@ -139,8 +139,9 @@ def play(federation: Federation, how: Any) -> None:
         Scaffold(participation=0.5, local_steps=3, learning_rate="lipschitz", noise="none"),
         FedDyn(participation=0.5, local_steps=3),
         FedADMM(participation=0.5, local_steps=3, r0=0.5),
+        FedPD(participation=0.5, local_steps=3),
     ],
-    ids=["scaffold", "feddyn", "fedadmm"],
+    ids=["scaffold", "feddyn", "fedadmm", "fedpd"],
 )
 def test_it_ends_at_the_optimum_of_those_who_are_members(algorithm, tmp_path):
     federation = Federation(tmp_path, algorithm)
