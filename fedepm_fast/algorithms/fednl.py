@@ -33,9 +33,10 @@ class FedNL(CurvatureFedEPM):
     * Kept: nothing at a client; w_i, gradient and H_i of each at the server.
     * Sent in a round: n numbers to a client; its gradient, n numbers, and H_i, ``n*(n+1)/2``, back,
       and f_i, which only stopping and reports need. A gradient and a Hessian are computed.
-    * Theory: superlinear convergence where f is strongly convex with Lipschitz Hessians, from a
-      start near enough to the optimum. From others nothing is promised: steps are whole, without
-      damping or line search, and a run diverges where Newton's method does, or circles.
+    * Theory, where all f_i are strongly convex with Lipschitz Hessians and the start is near enough
+      to the optimum: linear convergence in expectation, the faster the more take part, whatever the
+      condition number; quadratic where all do. From other starts nothing is promised: steps are
+      whole, without damping or line search, and runs diverge where Newton's method does, or circle.
     * When to choose it: few parameters, a penalty, a good start, and where Hessians may be sent.
       `CurvatureFedEPM`, which sends the same, has safeguards in place of the good start.
 
