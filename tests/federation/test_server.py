@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedepm_fast import FedEPM, datasets, make_problem, run
+from fedepm_fast._common.archives import write_archive
 from fedepm_fast.algorithms import AGGREGATIONS, AtServer
 from fedepm_fast.federation import aggregation
 from fedepm_fast.federation.aggregation import aggregate
@@ -574,8 +575,13 @@ def test_a_client_keeps_its_state_in_a_file(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="path must hold a client's state"):
             client.recall()
+    old = {"w": state.w, "before": state.before}
+    write_archive(path, {"iterations": state.iterations}, old)  # before clients kept more
+    kept = client.recall()
+    assert kept is not None and kept.iterations == state.iterations
+    np.testing.assert_array_equal(kept.before, state.before)
     with path.open("wb") as file:  # as it was before there were digests
-        np.savez(file, **state._asdict())
+        np.savez(file, iterations=state.iterations, **old)
     kept = client.recall()
     assert kept is not None and kept.iterations == state.iterations
     np.testing.assert_array_equal(kept.before, state.before)
