@@ -1,0 +1,348 @@
+"""What the comparison found, as tables and sentences: all of them computed from its cells."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from comparison_runs import ROUNDS, SEEDS, SHARES, WRONG_SEEDS
+
+Cell = dict[str, Any]
+BEGIN, END = "<!-- comparison -->", "<!-- end of the comparison -->"
+#: What a run costs: its key in cells, what it is called, and the unit that tables have.
+COSTS = {
+    "rounds": ("rounds", 1.0, ""),
+    "gradients": ("gradients of a client", 1.0, ""),
+    "seconds": ("local time", 1e3, " ms"),
+    "bytes": ("bytes of a client", 1e-3, " kB"),
+}
+PERCENT = ("1 %", "0.01 %")
+OURS = ("curvature", "fedepm", "paper")
+
+
+def order(cells: Iterable[Cell]) -> dict[str, str]:
+    """Names and labels of the contenders, FedEPM's first, then by name."""
+    found = {cell["contender"]: cell["label"] for cell in cells}
+    names = sorted(found, key=lambda name: (OURS.index(name) if name in OURS else 9, name))
+    return {name: found[name] for name in names}
+
+
+def costs(cells: Iterable[Cell], cost: str, share: int) -> Any:
+    """What each run of the cells cost to get there, inf where it did not; shape (runs,)."""
+    found = [run[cost][share] for cell in cells for run in cell["runs"]]
+    return np.array([math.inf if value is None else value for value in found])
+
+
+def key(cell: Cell) -> tuple[Any, ...]:
+    """The setting of a cell."""
+    return cell["problem"], cell["clients"], cell["coordinates"], cell["participation"]
+
+
+class Profile(NamedTuple):
+    """Performance profiles (Dolan and More 2002): shares of instances within a factor."""
+
+    ratios: dict[str, Any]
+    """Of each contender, its cost over the least of all, sorted; inf where it failed."""
+
+    def at(self, name: str, factor: float) -> float:
+        """The share of the instances on which it was within that factor of the best."""
+        return float((self.ratios[name] <= factor).mean())
+
+
+def profile(cells: Sequence[Cell], cost: str, share: int) -> Profile:
+    """Profiles over all settings and seeds; an instance that nobody finishes is none's."""
+    table = {
+        name: np.concatenate([
+            costs([cell], cost, share)
+            for cell in sorted((c for c in cells if c["contender"] == name), key=key)
+        ])
+        for name in order(cells)
+    }  # fmt: skip
+    best = np.min(list(table.values()), axis=0)
+    with np.errstate(invalid="ignore"):  # all took none, or nobody finished
+        ratios = {name: np.where(mine == best, 1.0, mine / best) for name, mine in table.items()}
+    for mine in ratios.values():
+        mine[~np.isfinite(best)] = math.inf
+    return Profile({name: np.sort(np.nan_to_num(r, nan=math.inf)) for name, r in ratios.items()})
+
+
+# Tables ---------------------------------------------------------------------------------------
+
+
+def spread(values: Any, factor: float = 1.0) -> str:
+    """Median and quartiles, a dash where these runs did not get there."""
+    q = np.quantile(values, (0.25, 0.5, 0.75), method="inverted_cdf") * factor
+    low, middle, high = (f"{v:.3g}" if math.isfinite(v) else "-" for v in q)
+    return middle if middle == "-" and low == "-" else f"{middle} ({low} to {high})"
+
+
+def percent(share: float) -> str:
+    """A share in per cent; no run is lost, or there, by rounding."""
+    shown = f"{100 * share:.0f}"
+    if (shown == "100" and share < 1) or (shown == "0" and share > 0):
+        return f"{100 * share:.1f} %"
+    return f"{shown} %"
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|---|" + "--:|" * (len(header) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def overall(cells: Sequence[Cell]) -> str:
+    """One line for each contender, over everything."""
+    header = ["", *(f"reach {p}" for p in PERCENT), *(f"rounds to {p}" for p in PERCENT)]
+    header += [f"{COSTS[c][0]} to 0.01 %" for c in ("gradients", "seconds", "bytes")]
+    rows = []
+    for name, label in order(cells).items():
+        mine = [cell for cell in cells if cell["contender"] == name]
+        rounds = [costs(mine, "rounds", k) for k in range(len(SHARES))]
+        row = [label, *(percent(np.isfinite(r).mean()) for r in rounds), *map(spread, rounds)]
+        for cost in ("gradients", "seconds", "bytes"):
+            _, factor, unit = COSTS[cost]
+            shown = spread(costs(mine, cost, 1), factor)
+            row.append(shown + unit * (shown != "-"))
+        rows.append(row)
+    return markdown(header, rows)
+
+
+def by(cells: Sequence[Cell], field: str, share: int = 1) -> str:
+    """Shares that get there, and the median of rounds, by a field of the settings."""
+    values = list(dict.fromkeys(cell[field] for cell in cells))
+    rows = []
+    for name, label in order(cells).items():
+        row = [label]
+        for value in values:
+            mine = [c for c in cells if c["contender"] == name and c[field] == value]
+            rounds = costs(mine, "rounds", share)
+            middle = np.quantile(rounds, 0.5, method="inverted_cdf")
+            text = percent(np.isfinite(rounds).mean())
+            row.append(text + (f", {middle:.0f}" if math.isfinite(middle) else ""))
+        rows.append(row)
+    named = {"participation": "participation {:g}", "clients": "{} clients"}
+    return markdown(["", *(named.get(field, "{}").format(value) for value in values)], rows)
+
+
+def write_csv(cells: Sequence[Cell], path: Path) -> None:
+    """Every cell with medians and quartiles."""
+    names = ["problem", "clients", "coordinates", "participation", "algorithm", "parameter",
+             "value", "value_over_centre"]  # fmt: skip
+    for p in ("1_percent", "0.01_percent"):
+        names.append(f"reach_{p}")
+        names += [f"{cost}_{p}_{q}" for cost in COSTS for q in ("q25", "median", "q75")]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        for cell in sorted(cells, key=lambda cell: (*key(cell), cell["contender"])):
+            tuned = cell["tuned"] or {"value": None, "centre": 1.0}
+            value = tuned["value"]
+            ratio = None if value is None else value / tuned["centre"]
+            row = [*key(cell), cell["contender"], cell["tunes"], value, ratio]
+            for k in range(len(SHARES)):
+                row.append(np.isfinite(costs([cell], "rounds", k)).mean())
+                for cost in COSTS:
+                    found = costs([cell], cost, k)
+                    q = np.quantile(found, (0.25, 0.5, 0.75), method="inverted_cdf")
+                    row += [v if math.isfinite(v) else None for v in q.tolist()]
+            writer.writerow(row)
+
+
+# Sentences ------------------------------------------------------------------------------------
+
+
+def winners(cells: Sequence[Cell], cost: str, share: int) -> dict[tuple[Any, ...], list[str]]:
+    """By setting, those with the least median cost; nobody where no median is finite."""
+    medians: dict[tuple[Any, ...], dict[str, float]] = defaultdict(dict)
+    for cell in cells:
+        found = costs([cell], cost, share)
+        medians[key(cell)][cell["contender"]] = float(
+            np.quantile(found, 0.5, method="inverted_cdf")
+        )
+    return {
+        setting: [n for n, v in of.items() if v == min(of.values()) < math.inf]
+        for setting, of in medians.items()
+    }
+
+
+def best_in(cells: Sequence[Cell]) -> str:
+    """In how many settings each has the least median, for each cost."""
+    labels, rows = order(cells), []
+    chosen = [(cost, share) for share in (0, 1) for cost in ("rounds", "gradients", "bytes")]
+    found = {c: winners(cells, *c) for c in chosen}
+    for name, label in labels.items():
+        rows.append([label, *(str(sum(name in w for w in found[c].values())) for c in chosen)])
+    none = [str(sum(not w for w in found[c].values())) for c in chosen]
+    header = ["", *(f"{COSTS[cost][0]} to {PERCENT[share]}" for cost, share in chosen)]
+    return markdown(header, [*rows, ["nobody gets there", *none]])
+
+
+def losses(cells: Sequence[Cell]) -> list[str]:
+    """Where FedEPM with eta the curvature is not the best, by how much, and who is."""
+    name, lines = "curvature", []
+    labels = order(cells)
+    cells = [cell for cell in cells if cell["contender"] not in OURS[1:]]
+    for share in (0, 1):
+        for cost in COSTS:
+            text = f"{COSTS[cost][0]} to {PERCENT[share]}"
+            of = defaultdict(dict)
+            for cell in cells:
+                median = np.quantile(costs([cell], cost, share), 0.5, method="inverted_cdf")
+                of[key(cell)][cell["contender"]] = float(median)
+            behind = {s: v for s, v in of.items() if v[name] > min(v.values())}
+            if not behind:
+                lines.append(f"* {text}: none has less in any of the {len(of)} settings.")
+                continue
+            who: dict[str, int] = defaultdict(int)
+            for v in behind.values():
+                for other, value in v.items():
+                    who[other] += value == min(v.values())
+            ratios = sorted(v[name] / min(v.values()) for v in behind.values())
+            worst = max(behind, key=lambda s: behind[s][name] / min(behind[s].values()))
+            first = sorted(who.items(), key=lambda item: -item[1])
+            named = ", ".join(f"{labels[n]} in {k}" for n, k in first if k)
+            lines.append(
+                f"* {text}: others have less in {len(behind)} of {len(of)} settings ({named}), by "
+                f"a factor of {ratios[len(ratios) // 2]:.3g} in the median and "
+                f"{ratios[-1]:.3g} at worst ({said(worst)})."
+            )
+    return lines
+
+
+def said(setting: tuple[Any, ...]) -> str:
+    problem, clients, coordinates, participation = setting
+    return f"{problem}, {clients} clients, {coordinates} columns, participation {participation:g}"
+
+
+def advice(cells: Sequence[Cell]) -> list[str]:
+    """For each participation, who gets to 0.01 % most often and with which least costs."""
+    labels, lines = order(cells), []
+    for rho in sorted({cell["participation"] for cell in cells}):
+        here = [cell for cell in cells if cell["participation"] == rho]
+        reach = {n: np.isfinite(costs(_of(here, n), "rounds", 1)).mean() for n in labels}
+        most = max(reach.values())
+        sure = [n for n in labels if reach[n] >= most - 0.01]
+        text = f"* **Participation {rho:g}.** To 0.01 % come most often "
+        text += ", ".join(f"{labels[n]} ({percent(reach[n])} of its runs)" for n in sure)
+        for cost in ("rounds", "gradients", "bytes"):
+            found = profile(here, cost, 1)
+            share = {n: found.at(n, 1.0) for n in labels}
+            first = max(share, key=lambda n: share[n])
+            text += f"; fewest {COSTS[cost][0]} most often: {labels[first]} "
+            text += f"({percent(share[first])} of the instances)"
+        lines.append(text + ".")
+    return lines
+
+
+def _of(cells: Sequence[Cell], name: str) -> list[Cell]:
+    return [cell for cell in cells if cell["contender"] == name]
+
+
+def wrong(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+    """Of each contender with a parameter: rounds to 1 % where it is wrong, and as tuned.
+
+    Arrays of the same runs, inf where they do not get there, by the factor.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for cell in cells:
+        if cell["wrong"]:
+            mine = found.setdefault(cell["contender"], defaultdict(list))
+            tuned = [run["rounds"] for run in cell["runs"][: len(WRONG_SEEDS)]]
+            for factor, rounds in {"1": tuned, **cell["wrong"]}.items():
+                mine[factor] += [math.inf if r[0] is None else r[0] for r in rounds]
+    return {n: {f: np.array(v) for f, v in of.items()} for n, of in found.items()}
+
+
+def sensitivity(cells: Sequence[Cell]) -> str:
+    """Shares that still reach 1 %, and the factor in rounds, where the parameter is wrong."""
+    rows, found, labels = [], wrong(cells), order(cells)
+    for name, label in labels.items():
+        if name not in found:
+            rows.append([label, "nothing to tune", "", "", "", ""])
+            continue
+        of = found[name]
+        row = [label, f"`{_of(cells, name)[0]['tunes']}`"]
+        row += [percent(np.isfinite(of[f]).mean()) for f in ("1", "0.1", "10")]
+        slower = []
+        for factor in ("0.1", "10"):
+            with np.errstate(invalid="ignore"):
+                ratio = np.maximum(of[factor], 1) / np.maximum(of["1"], 1)
+            ratio = ratio[np.isfinite(of["1"])]
+            middle = np.quantile(ratio, 0.5, method="inverted_cdf") if len(ratio) else math.inf
+            slower.append(f"{middle:.3g}" if math.isfinite(middle) else "-")
+        rows.append([*row, " and ".join(slower)])
+    header = ["", "parameter", "reach 1 %, tuned", "a tenth", "ten times",
+              "times the rounds, a tenth and ten times"]  # fmt: skip
+    return markdown(header, rows)
+
+
+def edges(cells: Sequence[Cell]) -> str:
+    """Whether the grids were wide enough."""
+    tuned = [cell["tuned"]["at_end"] for cell in cells if cell["tuned"]]
+    return f"{percent(float(np.mean(tuned)))} of the tuned values are at an end of their grid"
+
+
+def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
+    """The part of the page that follows from the runs."""
+    settings, runs = {key(cell) for cell in cells}, sum(len(cell["runs"]) for cell in cells)
+    parts = [
+        f"{runs:,} runs are reported: {len(order(cells))} contenders, {len(settings)} settings, "
+        f"{len(SEEDS)} seeds; {edges(cells)}. A run counts as failed where it is not there after "
+        f"{ROUNDS} rounds; medians and quartiles (in brackets) are over all runs, a dash stands "
+        "for those that failed.",
+        "## What to choose",
+        "\n".join(advice(cells)),
+        "## Over everything",
+        overall(cells),
+        "Settings in which each has the least median, of "
+        f"{len(settings)} (several may share the least):",
+        best_in(cells),
+        images("profiles"),
+        "## Where FedEPM loses",
+        "FedEPM (curvature) beside the best of the other algorithms, by the medians of a setting:",
+        "\n".join(losses(cells)),
+        "## By participation, coordinates, clients and problem",
+        "Share of the runs that reach 0.01 %, and the median of their rounds over all runs.",
+        *(by(cells, field) for field in ("participation", "coordinates", "clients", "problem")),
+        "The same for 1 %:",
+        by(cells, "problem", 0),
+        "## What it costs to be wrong",
+        "At participation 0.5, with the tuned parameter, a tenth of it and ten times it:",
+        sensitivity(cells),
+        images("sensitivity"),
+    ]
+    return "\n\n".join(parts)
+
+
+# Where it goes --------------------------------------------------------------------------------
+
+
+def report(cells: Sequence[Cell], folder: Path) -> str:
+    """All of it for a terminal; the table and the figures into the folder."""
+    from comparison_figures import FIGURES
+
+    write_csv(cells, folder / "table.csv")
+    for name, draw in FIGURES.items():
+        draw(cells, folder / f"{name}.png")
+    return text(cells, lambda name: f"({folder / f'{name}.png'})")
+
+
+def write_page(cells: Sequence[Cell], page: Path) -> None:
+    """The text between the marks of a page, and its figures beside the page's others."""
+    from comparison_figures import FIGURES, WORDS
+
+    def image(name: str) -> str:
+        path = page.parent / "images" / f"which-{name}.png"
+        path.parent.mkdir(exist_ok=True)
+        FIGURES[name](cells, path)
+        return f"![{WORDS[name]}](images/{path.name})"
+
+    before = page.read_text(encoding="utf-8")
+    pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.S)
+    found = f"{BEGIN}\n\n{text(cells, image)}\n\n{END}"
+    page.write_text(pattern.sub(lambda _: found, before), encoding="utf-8")
