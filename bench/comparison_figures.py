@@ -79,14 +79,14 @@ def sensitivity(cells: Sequence[Cell], path: Path) -> None:
         there = {factor: float(np.isfinite(of[factor]).mean()) for factor in marks}
         shares.plot([min(there.values()), max(there.values())], [k, k], color="0.8", zorder=0)
         for factor, (marker, colour, _) in marks.items():
-            shares.plot(there[factor], k, marker, color=colour, markersize=7, mec="white", mew=0.5)
+            at = k + {"0.1": -0.13, "1": 0.0, "10": 0.13}[factor]
+            shares.plot(there[factor], at, marker, color=colour, markersize=7, mec="white", mew=0.5)
             if factor == "1":
                 continue
             ratio = (np.maximum(of[factor], 1) / np.maximum(of["1"], 1))[np.isfinite(of["1"])]
             if not len(ratio):
                 continue
             low, middle, high = np.quantile(ratio, (0.25, 0.5, 0.75), method="inverted_cdf")
-            at = k + (0.13 if factor == "10" else -0.13)
             low, middle, high = (v if math.isfinite(v) else _NEVER for v in (low, middle, high))
             factors.plot([low, high], [at, at], color=colour, linewidth=1.6)
             factors.plot(middle, at, marker, color=colour, markersize=7, mec="white", mew=0.5)

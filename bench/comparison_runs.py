@@ -32,7 +32,7 @@ from fedepm_fast.algorithms._averaging import Averaging
 from fedepm_fast.algorithms._work import work_of
 from fedepm_fast.participation import clients_per_round
 from fedepm_fast.randomness import CounterRandomness
-from fedepm_fast.stopping import TargetRule
+from fedepm_fast.stopping import DIVERGED, TargetRule
 
 CLIENTS = (10, 100)
 PARTICIPATION = (0.1, 0.5, 1.0)
@@ -47,7 +47,7 @@ WRONG_PARTICIPATION, WRONG_SEEDS = 0.5, SEEDS[:5]
 #: Local steps of an algorithm that takes a gradient in each.
 LOCAL_STEPS = 5
 #: Part of a cell's name: what is above, and more below, cannot be told from its name.
-PLAN = 1
+PLAN = 2
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,14 @@ def settings() -> Iterator[Setting]:
 
 
 class Course(NamedTuple):
-    """How a run went: shares of the way that were left, round by round, and seconds of clients."""
+    """How a run went."""
 
     gaps: Any
+    """Shares of the way that were left, round by round."""
     local: Any
+    """Seconds that clients worked in each round."""
+    kept: Any
+    """What clients kept at the end."""
 
     def to(self, share: float) -> float:
         """The first round in which no more than that share is left, or inf."""
@@ -129,31 +133,30 @@ def run(algorithm: Algorithm, on: Posed, seed: int, most: int = ROUNDS) -> Cours
         )  # fmt: skip
         values = np.asarray(outcome.history["objective"]) / on.problem.n_clients
         gaps = (values - on.best) / (on.start - on.best)
-    lost = "diverged" in outcome.reasons
-    return Course(
-        np.append(gaps, np.inf) if lost else gaps, np.asarray(outcome.history["local_time"])
-    )
+    if DIVERGED in outcome.reasons:
+        gaps = np.append(gaps, np.inf)
+    return Course(gaps, np.asarray(outcome.history["local_time"]), outcome.kept)
 
 
 # Tuning ---------------------------------------------------------------------------------------
 
 
-def centre(contender: Contender, on: Posed) -> float:
-    """The value that the curvature of the problem suggests, or the algorithm's own."""
-    name, algorithm = str(contender.tunes), contender.algorithm
+def centre(algorithm: Algorithm, name: str, on: Posed) -> float:
+    """The value of a parameter that the curvature of the problem suggests, or the algorithm's."""
     sizes, k0 = on.problem.data.client_sizes, algorithm.local_steps
-    if name == "mu0":  # a round moves the mean by about k0 * d_i / mu0 times the gradient
-        return 0.5 * k0 * on.problem.mean_curvature() * float(sizes.mean())
+    if name == "mu0":  # a round moves the mean of all by about rho * k0 * d_i / mu0 gradients
+        curvature = on.problem.mean_curvature() * float(sizes.mean())
+        return 0.5 * algorithm.participation * k0 * curvature
     if name == "learning_rate" and isinstance(algorithm, Averaging):  # of steps gamma * d_i
         return 2 * math.sqrt(2 * k0) / float((on.problem.lipschitz() * sizes).max())
     return float(getattr(algorithm.resolve(on.problem), name))
 
 
-def grid(contender: Contender, on: Posed) -> list[float]:
+def grid(algorithm: Algorithm, name: str, on: Posed) -> list[float]:
     """The values that are tried, those nearest to the centre first."""
-    how = parameters(type(contender.algorithm))[str(contender.tunes)].search
+    how = parameters(type(algorithm))[name].search
     below, above = how if isinstance(how, Around) else (30.0, 30.0)
-    middle = centre(contender, on)
+    middle = centre(algorithm, name, on)
     values = np.geomspace(middle / below, middle * above, VALUES)
     order = sorted(range(VALUES), key=lambda k: (abs(k - VALUES // 2), k))
     return [float(values[k]) for k in order]
@@ -171,7 +174,7 @@ def tune(contender: Contender, rho: float, problems: dict[int, Posed]) -> tuple[
     if contender.tunes is None:
         return algorithm, None
     best: tuple[Any, float] = ((math.inf,) * 3, math.nan)
-    values = grid(contender, problems[TUNING_SEEDS[0]])
+    values = grid(algorithm, contender.tunes, problems[TUNING_SEEDS[0]])
     for value in values:
         tried = dataclasses.replace(algorithm, **{contender.tunes: value})
         most = int(min(best[0][0], ROUNDS))
@@ -219,8 +222,10 @@ def of_run(algorithm: Algorithm, on: Posed, seed: int) -> dict[str, Any]:
             for values in found.values():
                 values.append(None)
             continue
-        sizes, n = problem.data.client_sizes, problem.n_parameters
-        work = work_of(resolved, sizes, n, m0 * rounds)
+        sizes, n, kept = problem.data.client_sizes, problem.n_parameters, path.kept
+        if "gradients" in kept and rounds < len(path.gaps) - 1:  # what had been counted by then
+            kept = run(algorithm, on, seed, int(rounds)).kept
+        work = work_of(resolved, sizes, n, m0 * rounds, kept)
         found["rounds"].append(int(rounds))
         found["gradients"].append(work.gradients / m)
         found["seconds"].append(float(path.local[: int(rounds)].sum()) / m)
