@@ -180,14 +180,14 @@ def run_quietly(*arguments: Any, **options: Any) -> Result:
         return run(*arguments, **options)
 
 
-def tell_where_runs_ended(results: list[Result], command: str) -> None:
+def tell_where_runs_ended(results: list[Result], command: str, *, fail: bool = True) -> None:
     """Say on standard error what is wrong with the ends of runs; fail if one has diverged."""
     from ._names import with_option_names
 
     error = ""
     for result in results:
         text = (f"{result.algorithm['name']}: " if len(results) > 1 else "") + result.warning
-        if result.diverged and not error:
+        if fail and result.diverged and not error:
             error = text
         elif result.warning:
             print(f"warning: {with_option_names(text, command)}", file=sys.stderr)

@@ -28,6 +28,10 @@ def compare(
     algorithms: Annotated[
         str, typer.Option(help="Those to run, separated by commas.", metavar="NAMES")
     ] = "fedepm,sfedprox,sfedavg",
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Every algorithm there is, without noise unless --noise asks."),
+    ] = False,
     seed: options.Seed = 0,
     trial: options.Trial = 0,
     private: options.Private = False,
@@ -43,8 +47,10 @@ def compare(
     """Run algorithms on the same split and print them side by side."""
     from ..runner import make_problem
 
-    given = common.make_private(given, private)
     names = [name.strip() for name in algorithms.split(",")]
+    if every:
+        names, given = _every_one(given, private)
+    given = common.make_private(given, private)
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"algorithms must be different ones, got {name} more than once")
@@ -54,21 +60,30 @@ def compare(
     known = {name for algorithm in chosen for name in parameters(type(algorithm))}
     for name in taken(given, "algorithm"):
         if name not in known:
-            raise ValueError(f"{name} is not a parameter of {algorithms.replace(',', ', ')}")
+            raise ValueError(f"{name} is not a parameter of {', '.join(names)}")
     goal = chosen[0].objective(common.make_objective(given))  # the same for all
     federated = common.load_data(given, seed, goal)
     out = common.check_out(out)
     check_plot(plot)
     results: list[Result] = []
+    skipped: dict[str, str] = {}
     live = common.live(quiet or json)
     for algorithm in chosen:
         table = RoundsTable(algorithm.name, keep=False) if live else None
-        with table or nullcontext():
-            result = common.run_quietly(
-                algorithm, federated, objective=goal, seed=seed, trial=trial, callback=table,
-                **taken(given, "settings"),
-            )  # fmt: skip
+        try:
+            with table or nullcontext():
+                result = common.run_quietly(
+                    algorithm, federated, objective=goal, seed=seed, trial=trial, callback=table,
+                    **taken(given, "settings"),
+                )  # fmt: skip
+        except ValueError as error:  # one of all may not be for these data
+            if not every:
+                raise
+            skipped[algorithm.name] = str(error)
+            continue
         results.append(result)
+    if not results:
+        raise ValueError("; ".join(f"{name}: {why}" for name, why in skipped.items()))
     optimum = common.optimum_per_client(make_problem(chosen[0], federated, goal), live=live)
 
     gaps = [common.gap_percent(result, optimum) for result in results]
@@ -77,6 +92,7 @@ def compare(
         "optimum": optimum,
         "data": federated.summary(),
         "runs": [{**r.to_dict(), "gap_percent": gap} for r, gap in zip(results, gaps, strict=True)],
+        **({"skipped": skipped} if every else {}),
     }
     paths: list[Path] = []
     with common.writing(paths):
@@ -90,10 +106,24 @@ def compare(
             for result, gap in zip(results, gaps, strict=True):
                 print(f"{result!r} {common.percent(gap)} above the optimum")
         else:
-            print_side_by_side(results, optimum, gaps)
+            print_side_by_side(results, optimum, gaps, rows=every)
         if paths:
             print(common.wrote(paths))
-    common.tell_where_runs_ended(results, "compare")
+    for name, why in skipped.items():
+        print(f"{name} was not run: {why}", file=sys.stderr)
+    # That some of all diverge is what a comparison is to show.
+    common.tell_where_runs_ended(results, "compare", fail=not every)
+
+
+def _every_one(given: dict[str, Any], private: bool) -> tuple[list[str], dict[str, Any]]:
+    """The names of all algorithms, and `given` with no noise where none is asked for."""
+    from ..algorithms import ALGORITHMS
+
+    if private:
+        raise ValueError("all and private exclude each other: only FedEPM takes a mechanism")
+    first = "fedepm"  # whose preset says what the objective of all is
+    names = [first, *(name for name in ALGORITHMS if name != first)]
+    return names, {"noise": "none", **given}
 
 
 def check_plot(plot: Path | None, name: str = "plot") -> None:
@@ -155,13 +185,11 @@ def _by_algorithm(results: list[Result], text: Callable[[Result], str]) -> list[
     return [f"{', '.join(names)}: {line}" for line, names in said.items()]
 
 
-def print_side_by_side(results: list[Result], optimum: float, gaps: list[float | None]) -> None:
-    """The runs as columns of one table."""
-    from rich.box import SIMPLE_HEAD
+def print_side_by_side(
+    results: list[Result], optimum: float, gaps: list[float | None], *, rows: bool = False
+) -> None:
+    """The runs as columns of one table, or as its rows."""
     from rich.console import Console
-    from rich.table import Table
-
-    from ..algorithms import label_of
 
     first = results[0]
     trial = f", trial {first.trial}" if first.trial else ""
@@ -175,6 +203,23 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
     ):
         print(fill(line, "  "))
     print()
+    table = _as_rows(results, gaps) if rows else _as_columns(results, gaps)
+    # A pipe has no width of its own.
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, color_system=None)
+    console.print(table)
+
+
+def _table() -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+
+
+def _as_columns(results: list[Result], gaps: list[float | None]) -> Any:
+    """A column for each run."""
+    from ..algorithms import label_of
+
     rows = {
         "f(x)/m": [number(r.mean_objective) for r in results],
         "above optimum": [common.percent(gap) for gap in gaps],
@@ -185,12 +230,31 @@ def print_side_by_side(results: list[Result], optimum: float, gaps: list[float |
         "SNR": [snr_text(r.snr) for r in results],
         "stopped by": ["\n".join(r.reasons).replace("_", " ") for r in results],
     }
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = _table()
     table.add_column("", no_wrap=True)
     for result in results:
         table.add_column(label_of(result.algorithm["name"]), justify="right", max_width=17)
     for name, cells in rows.items():
         table.add_row(name, *cells)
-    # A pipe has no width of its own.
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, color_system=None)
-    console.print(table)
+    return table
+
+
+def _as_rows(results: list[Result], gaps: list[float | None]) -> Any:
+    """A row for each run, the lowest f first; what a client computed and sent, the mean of all."""
+    from ..algorithms import label_of
+
+    table = _table()
+    table.collapse_padding = True
+    table.add_column("", no_wrap=True)
+    for name in ("f(x)/m", "above f*", "rounds", "gradients", "sent", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    both = sorted(zip(results, gaps, strict=True), key=lambda pair: pair[0].mean_objective)
+    for r, gap in both:
+        m = r.n_clients
+        table.add_row(
+            label_of(r.algorithm["name"]),
+            number(r.mean_objective), "diverged" if r.diverged else common.percent(gap),
+            str(r.rounds), f"{r.work['gradients'] / m:,.4g}",
+            f"{r.work['bytes_up'] / m / 1e3:.3g} kB", f"{r.total_time:.2f} s",
+        )  # fmt: skip
+    return table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from ._model import calibration, coefficients
 from ._style import (
     MORE_STYLES,
     STYLES,
+    further_styles,
     marks,
     new_figure,
     new_grid,
@@ -47,6 +47,8 @@ __all__ = [
     "tuning",
 ]
 
+#: Runs whose legend has its place among the lines; that of more stands beside them.
+_INSIDE = 6
 #: Settings that tell runs of one algorithm apart, the ones that explain most first.
 _TELLING = (
     "local_steps",
@@ -107,12 +109,12 @@ def history(
     if optimum is not None:
         optimum = check_real("optimum", optimum)
     if ax is None:
-        figure, ax = new_figure()
+        figure, ax = new_figure(*((6.4, 4.0) if len(results) <= _INSIDE else (9.4, 4.6)))
     else:
         figure = ax.get_figure()
     lines: list[Any] = []
     seen: set[str] = set()
-    more = cycle(MORE_STYLES)
+    more = further_styles()
     for result, label in zip(results, labels(results), strict=True):
         name = result.algorithm["name"]
         style = next(more) if name in seen or name not in STYLES else STYLES[name]
@@ -134,7 +136,8 @@ def history(
     ax.set_ylabel("f(x) / m")
     for line in lines:  # a legend wider than the axes would squeeze them
         line.set_label(fill(line.get_label(), 44))
-    ax.legend(frameon=False)
+    beside: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    ax.legend(frameon=False, **(beside if len(results) > _INSIDE else {}))
     return figure
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,18 @@ MORE_STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#56B4E9", "linestyle": (0, (4, 1, 1, 1, 1, 1)), "marker": "P"},
     {"color": "#767676", "linestyle": (0, (1, 1)), "marker": "X"},
 )
+#: Lines and markers of their colours, for more runs yet.
+_AGAIN: tuple[tuple[str, str], ...] = (("-", "*"), ("--", "<"), ("-.", ">"))
 #: Hatches of boxes, in the order of the styles.
 HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "++++")
+
+
+def further_styles() -> Iterator[dict[str, Any]]:
+    """Styles for further runs: the first sixteen can be told apart, then they come again."""
+    yield from MORE_STYLES
+    for line, marker in cycle(_AGAIN):
+        for style in MORE_STYLES:
+            yield {**style, "linestyle": line, "marker": marker}
 
 
 def styles_of(values: Iterable[Hashable]) -> dict[Any, dict[str, Any]]:
