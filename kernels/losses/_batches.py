@@ -1,7 +1,8 @@
 """Gradients of some of a client's rows: they are brought together, and then computed as any are.
 
 A *buffer* has arrays like those of the rows of one client, for so many rows as a first-level cache
-holds. A batch of more is computed piece by piece, and the sums are added in order.
+holds, after what is needed to fill them. A batch of more rows is computed piece by piece, and the
+sums are added in order.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from .._jit import device
+from .._parts import fill
 from .._parts import part as part_of
-from .._simd import lanes
+from .._simd import lanes, load_as, load_transposed, prefetch, store, store_as
 from ._blocks import GROUP as BLOCKS
 from ._blocks import block_layout
 from ._client_rows import ClientRows, DenseRows, PackedRows, SparseRows, aligned
@@ -22,7 +24,8 @@ from ._loss import Loss
 from ._rows import GROUP as ROWS
 from ._rows import csr_layout, dense_layout
 
-_ONE = np.uint64(1)
+#: Rows ahead of the present one that are asked for.
+_AHEAD = 24
 #: Numbers that a buffer of rows that are held one by one has room for, unless one row has more.
 _ENTRIES = 3072
 
@@ -30,14 +33,16 @@ _ENTRIES = 3072
 def buffer_of(rows: ClientRows) -> tuple[Any, ...]:
     """Arrays like ``rows.arrays``, of one client with as many rows as are taken at a time.
 
-    They are scratch, to be used by one thread at a time.
+    Before them, for blocks, come the table of the rows and room for a block of them. All are
+    scratch, to be used by one thread at a time.
     """
     constants, dtype, ends = rows.constants, rows.dtype, np.zeros(2, np.int64)
     if isinstance(rows, PackedRows):
         _, n, width = rows.blocks.shape
         blocks = aligned((BLOCKS, n, width), rows.blocks.dtype)
         targets = aligned((BLOCKS * width if rows.targets.size else 0,), dtype)
-        return blocks, targets, ends, np.zeros(1, np.int64), rows.scale, constants
+        size, memory = np.zeros(1, np.int64), aligned((width, rows.table.shape[1]), dtype)
+        return rows.table, memory, blocks, targets, ends, size, rows.scale, constants
     if isinstance(rows, DenseRows):
         count = min(max(_ENTRIES // rows.n_features // 8 * 8, 8), ROWS)
         return np.empty((count, rows.n_features), dtype), np.empty(count, dtype), ends, constants
@@ -58,7 +63,7 @@ def batch_objective(layout: str, loss: Loss) -> Any:
     client i's rows ``order[first:last]``, counted from its first one, plus its regulariser, and
     the gradient of that. All else is as of `losses.client_kernel`; `buffer` is of `buffer_of`.
     """
-    made, gather = _LAYOUTS[layout]
+    made, gather, before = _LAYOUTS[layout]
     _, _, chunk = made(loss)
     no_target = loss.no_target
 
@@ -71,7 +76,7 @@ def batch_objective(layout: str, loss: Loss) -> Any:
         while begin < last:
             end = gather(rows, buffer, i, order, begin, last, no_target)
             part = gradient if begin == first else spare
-            total += chunk(buffer, 0, 0, w, True, part, rest)
+            total += chunk(buffer[before:], 0, 0, w, True, part, rest)
             if begin > first:
                 _add(gradient, part)
             begin = end
@@ -82,28 +87,31 @@ def batch_objective(layout: str, loss: Loss) -> Any:
 
 @device
 def _gather_blocks(rows, buffer, i, order, first, last, no_target):
-    blocks, targets, starts, into, labels = rows[0], rows[1], rows[2], buffer[0], buffer[1]
-    # The width is a constant of the type, and places are unsigned: no division, no test of signs.
-    n, width = np.uint64(blocks.shape[1]), np.uint64(lanes(rows[4]))
-    count = np.uint64(min(last - first, into.shape[0] * lanes(rows[4])))
-    used = (count + width - _ONE) // width
-    source, to, block, begin = blocks.reshape(-1), into.reshape(-1), np.uint64(starts[i]), first
-    for k in range(count):
-        t = np.uint64(order[begin + k])
-        at = (block + t // width) * n * width + t % width
-        place = k // width * n * width + k % width
-        for j in range(n):
-            to[place + j * width] = source[at + j * width]
-    for k in range(count, used * width):
-        for j in range(n):
-            to[(k // width * n + j) * width + k % width] = 0.0
-    if targets.size > 0:
-        for k in range(count):
-            labels[k] = targets[block * width + np.uint64(order[begin + k])]
-        for k in range(count, used * width):
-            labels[k] = no_target
-    buffer[2][1], buffer[3][0] = used, count
-    return first + np.int64(count)
+    table, memory, into, labels, ends, size = buffer[:6]
+    targets, width, n = rows[1], lanes(memory), into.shape[1]
+    count, padded, origin = min(last - first, into.shape[0] * width), table.shape[1], rows[2][i]
+    used, origin = (count + width - 1) // width, origin * width
+    for b in range(used):
+        for r in range(width):
+            k = first + b * width + r
+            if k < first + count:
+                row = origin + order[k]
+                prefetch(table, (origin + order[min(k + _AHEAD, last - 1)]) * padded)
+                for j in range(0, n, width):
+                    store(memory, r * padded + j, load_as(table, row * padded + j, memory))
+                if targets.size > 0:
+                    labels[b * width + r] = targets[row]
+            else:
+                fill(memory[r], 0.0)
+                if targets.size > 0:
+                    labels[b * width + r] = no_target
+        for j in range(0, n, width):
+            square = load_transposed(memory, j, padded)
+            for c in range(len(square)):
+                if j + c < n:
+                    store_as(into, (b * n + j + c) * width, square[c])
+    ends[1], size[0] = used, count
+    return first + count
 
 
 @device
@@ -141,8 +149,9 @@ def _gather_csr(rows, buffer, i, order, first, last, no_target):
     return first + count
 
 
+#: What makes the functions of a layout, what fills its buffer, and how much comes before the rows.
 _LAYOUTS = {
-    "blocks": (block_layout, _gather_blocks),
-    "dense": (dense_layout, _gather_dense),
-    "csr": (csr_layout, _gather_csr),
+    "blocks": (block_layout, _gather_blocks, 2),
+    "dense": (dense_layout, _gather_dense, 0),
+    "csr": (csr_layout, _gather_csr, 0),
 }

@@ -133,6 +133,18 @@ class PackedRows(ClientRows):
     def chunks(self) -> NDArray[np.int64]:
         return -(-np.diff(self.starts) // _losses_blocks.CHUNK)
 
+    @cached_property
+    def table(self) -> NDArray[Any]:
+        """The rows of the blocks one after the other, padded to whole vectors: (8 * blocks, ...).
+
+        What batches are drawn from: a row of it is in one place, and in a block it is strewn.
+        """
+        count, n, width = self.blocks.shape
+        found = aligned((count * width, whole(n, self.dtype)), self.blocks.dtype)
+        found[:, n:] = 0
+        found[:, :n] = self.blocks.transpose(0, 2, 1).reshape(-1, n)
+        return read_only(found)
+
     @property
     def work_size(self) -> int:
         width, spare = self.blocks.shape[2], whole(self.n_parameters, self.dtype)
