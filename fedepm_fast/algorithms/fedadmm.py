@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.parameters import Around, choice, integer, param, real
+from ..objectives import Problem
 from ._base import PRESETS, Algorithm, PrivacyPlan
 from ._operators import penalty_parameter
 from ._views import Array, AtClients, AtServer, Size, Sized
@@ -34,7 +35,7 @@ class FedADMM(Algorithm):
     clients' last z_i over that of their sigma_i, of which each tells its own when it joins. At a
     fixed point pi_i = -G_i(x), whose sum is 0: that is the optimum. A round takes one gradient of a
     client, and up to ``inner_steps - 1`` more in each local iteration once the tolerance is small.
-    Theory: any limit is stationary for sigma_i large enough, with a gradient of O(1/k) at best.
+    Theory: for sigma_i large enough any limit is a stationary point, at a rate of O(1/k).
     Choose it where clients differ and can keep a state; small r0 are fast and may oscillate.
 
     Parameters
@@ -80,21 +81,27 @@ class FedADMM(Algorithm):
         )
         if isinstance(problem, Size):  # a server's, whose clients know more
             return found
-        self._check_bounded(problem)
-        loss, r0 = getattr(problem, "objective", None), self.r0
-        logistic = loss is not None and loss.name == "logistic"
-        if loss is not None and loss.task == "regression":
-            r0 = r0 or 0.5 / math.log10(9 + self.local_steps)
-        r0 = r0 or (0.06 if problem.n_samples >= 1000 * problem.n_parameters else 0.05)
-        share = self.curvature_share or (0.8 if logistic else 1.0)
-        return dataclasses.replace(found, r0=r0, curvature_share=share)
-
-    def _check_bounded(self, problem: Any) -> None:
-        if not problem.has_lipschitz:
+        if not getattr(problem, "has_lipschitz", False):
             raise ValueError(
                 f"objective must have a bound of its curvature for {self.label}, whose penalties "
                 "are shares of it (callables: an attribute lipschitz)"
             )
+        loss: Any = getattr(problem, "objective", None)
+        logistic = loss is not None and loss.name == "logistic"
+        share = self.curvature_share or (0.8 if logistic else 1.0)
+        return dataclasses.replace(found, r0=self.r0 or self._r0(problem), curvature_share=share)
+
+    def _r0(self, problem: Any) -> float:
+        """The authors' choice."""
+        loss = getattr(problem, "objective", None)
+        if loss is not None and loss.task == "regression":
+            return 0.5 / math.log10(9 + self.local_steps)
+        if not isinstance(problem, Problem):  # callables, or a client by itself
+            raise ValueError(
+                f"r0 must be given for {self.label} where the loss and the rows of all clients are "
+                "not known, on which its default depends"
+            )
+        return 0.06 if problem.n_samples >= 1000 * problem.n_parameters else 0.05
 
     def told(self, problem: Any) -> Array:
         """``sigma_i = r0*h_i`` and ``h_i``, the bound of the curvature of f_i over `divisor`."""
@@ -122,7 +129,7 @@ class FedADMM(Algorithm):
         # up to 2/curvature.
         divisor = self.divisor or problem.n_clients
         enough = 0.75 * problem.mean_curvature() / (divisor * h.mean())
-        unit = 10.0 ** (math.floor(math.log10(enough)) - 1)
+        unit = 10.0 ** (math.floor(math.log10(max(enough, 1e-300))) - 1)
         enough = float(f"{math.ceil(enough / unit) * unit:.2g}")  # not rounded down
         if sigma[0] / h[0] >= enough:
             return "the server's step is stable with this r0"
