@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import Any
 
 import comparison_runs as runs
-from comparison_report import report, write_page
+from comparison_report import complete, report, write_page
 
 #: What `--quick` does.
 QUICK = ("label skew 1", "breast cancer"), (10,)
@@ -35,7 +35,7 @@ def groups(quick: bool, only: str) -> list[list[runs.Setting]]:
     chosen = [
         setting
         for setting in runs.settings()
-        if only in setting.problem
+        if any(name in setting.problem for name in only.split(","))
         and not (quick and (setting.problem not in QUICK[0] or setting.clients not in QUICK[1]))
     ]
     return [list(found) for _, found in groupby(chosen, key=lambda setting: setting[:3])]
@@ -55,9 +55,12 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="where finished cells are kept")
     parser.add_argument("--page", type=Path, help="write the text and figures of this page")
+    parser.add_argument("--partial", action="store_true", help="the page of what is there")
     parser.add_argument("--quick", action="store_true", help="two problems, 10 clients")
     parser.add_argument("--report", action="store_true", help="of what is there; no runs")
-    parser.add_argument("--only", default="", help="problems whose name has this")
+    parser.add_argument(
+        "--only", default="", help="problems whose names have one of these, by commas"
+    )
     parser.add_argument("--algorithms", default="", help="names, separated by commas")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -66,14 +69,17 @@ def main() -> None:
     todo = groups(options.quick, options.only)
     if not options.report:
         work(todo, options.folder, names, options.jobs)
-    cells = runs.load(options.folder, names, [setting for group in todo for setting in group])
+    loaded = runs.load(options.folder, names, [setting for group in todo for setting in group])
+    cells = complete(loaded, names)
     if not cells:
-        sys.exit(f"{options.folder} has no finished cell of these")
-    expected = len(names) * sum(map(len, todo))
+        sys.exit(f"{options.folder} has no setting that all of these have finished")
     print(report(cells, options.folder))
+    expected = len(names) * sum(map(len, todo))
+    if len(cells) < expected:
+        print(f"\nof {len(cells)} cells, {expected - len(cells)} are not there")
+        if options.page and not options.partial:
+            sys.exit("the page stays as it is: --partial writes it of what is there")
     if options.page:
-        if len(cells) < expected:
-            sys.exit(f"{len(cells)} of {expected} cells are finished: the page stays as it is")
         write_page(cells, options.page)
 
 

@@ -11,7 +11,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from comparison_runs import ROUNDS, SEEDS, SHARES, WRONG_SEEDS
+from comparison_runs import (
+    LOCAL_STEPS,
+    ROUNDS,
+    SEEDS,
+    SHARES,
+    TUNING_SEEDS,
+    VALUES,
+    WRONG_SEEDS,
+    contenders,
+    settings,
+)
+
+from fedepm_fast.algorithms import Size
 
 Cell = dict[str, Any]
 BEGIN, END = "<!-- comparison -->", "<!-- end of the comparison -->"
@@ -219,24 +231,46 @@ def said(setting: tuple[Any, ...]) -> str:
     return f"{problem}, {clients} clients, {coordinates} columns, participation {participation:g}"
 
 
-def advice(cells: Sequence[Cell]) -> list[str]:
-    """For each participation, who gets to 0.01 % most often and with which least costs."""
-    labels, lines = order(cells), []
+def advice(cells: Sequence[Cell]) -> str:
+    """For each participation who gets to 0.01 % most often, and who most often at least costs.
+
+    Of all contenders, and of those alone whose clients send no Hessians.
+    """
+    labels, rows = order(cells), []
+    light = [n for n in labels if not contenders()[n].algorithm.keeps_models]
+    chosen = [c for c in COSTS if c != "seconds"]
     for rho in sorted({cell["participation"] for cell in cells}):
-        here = [cell for cell in cells if cell["participation"] == rho]
-        reach = {n: np.isfinite(costs(_of(here, n), "rounds", 1)).mean() for n in labels}
-        most = max(reach.values())
-        sure = [n for n in labels if reach[n] >= most - 0.01]
-        text = f"* **Participation {rho:g}.** To 0.01 % come most often "
-        text += ", ".join(f"{labels[n]} ({percent(reach[n])} of its runs)" for n in sure)
-        for cost in ("rounds", "gradients", "bytes"):
-            found = profile(here, cost, 1)
-            share = {n: found.at(n, 1.0) for n in labels}
-            first = max(share, key=lambda n: share[n])
-            text += f"; fewest {COSTS[cost][0]} most often: {labels[first]} "
-            text += f"({percent(share[first])} of the instances)"
-        lines.append(text + ".")
-    return lines
+        for among, names in (("all", list(labels)), ("those that send no Hessians", light)):
+            here = [c for c in cells if c["participation"] == rho and c["contender"] in names]
+            reach = {n: np.isfinite(costs(_of(here, n), "rounds", 1)).mean() for n in names}
+            sure = [n for n in names if reach[n] >= max(reach.values()) - 0.005]
+            row = [f"{rho:g}, {among}", "; ".join(f"{labels[n]} {percent(reach[n])}" for n in sure)]
+            for cost in chosen:
+                found = profile(here, cost, 1)
+                share = {n: found.at(n, 1.0) for n in names}
+                first = max(share, key=lambda n: share[n])
+                row.append(f"{labels[first]} ({percent(share[first])})")
+            rows.append(row)
+    header = ["participation, of", "reach 0.01 % most often"]
+    return markdown([*header, *(f"fewest {COSTS[cost][0]}" for cost in chosen)], rows)
+
+
+def described(cells: Sequence[Cell]) -> str:
+    """What each contender is, and what its clients do in a round."""
+    rows, n = [], 100
+    for name, label in order(cells).items():
+        contender = contenders()[name]
+        algorithm = contender.algorithm
+        resolved = algorithm.resolve(Size(10, n, 10_000))
+        each = float(algorithm.gradients_per_round(np.array([100]))[0])
+        counted = "at most " * ("gradients" in algorithm.keeps)
+        numbers = resolved.numbers_sent(n, 2) - resolved.numbers_sent(n, 1)
+        sent = "its model" if numbers < 1.5 * n else "its gradient and Hessian"
+        more = f"; keeps {', '.join(algorithm.keeps)}" if algorithm.keeps else ""
+        tunes = f"`{contender.tunes}`" if contender.tunes else "nothing"
+        of = f"{label}: `{type(algorithm).__name__}`"
+        rows.append([of, f"{counted}{each:g}", sent + more, tunes])
+    return markdown(["", "gradients a round", "a client sends; keeps", "tuned"], rows)
 
 
 def _of(cells: Sequence[Cell], name: str) -> list[Cell]:
@@ -289,18 +323,27 @@ def edges(cells: Sequence[Cell]) -> str:
 
 def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
     """The part of the page that follows from the runs."""
-    settings, runs = {key(cell) for cell in cells}, sum(len(cell["runs"]) for cell in cells)
+    chosen, runs = {key(cell) for cell in cells}, sum(len(cell["runs"]) for cell in cells)
+    every = list(settings())
     parts = [
-        f"{runs:,} runs are reported: {len(order(cells))} contenders, {len(settings)} settings, "
-        f"{len(SEEDS)} seeds; {edges(cells)}. A run counts as failed where it is not there after "
-        f"{ROUNDS} rounds; medians and quartiles (in brackets) are over all runs, a dash stands "
-        "for those that failed.",
+        f"{runs:,} runs are reported: {len(order(cells))} contenders, {len(chosen)} settings"
+        + ("" if len(chosen) == len(every) else f" of {len(every)} (the others have not been run)")
+        + f", {len(SEEDS)} seeds. Each tunes one parameter, over {VALUES} values and on "
+        f"{len(TUNING_SEEDS)} splits of other seeds; {edges(cells)}. Algorithms with a gradient in "
+        f"each local step take {LOCAL_STEPS} of these, FedEPM the paper's 12. A run counts as "
+        f"failed where it is not there after {ROUNDS} rounds; medians and quartiles (in brackets) "
+        "are over all runs, a dash stands for those that failed. Gradients, bytes (both ways) and "
+        "local time are those of a client, the mean of all; times are of the machine that made "
+        "this page, beside whatever else it did.",
+        described(cells),
         "## What to choose",
-        "\n".join(advice(cells)),
+        "Who gets to 0.01 % most often, and who costs least on most of the instances (a setting "
+        "and a seed; in brackets on how many):",
+        advice(cells),
         "## Over everything",
         overall(cells),
         "Settings in which each has the least median, of "
-        f"{len(settings)} (several may share the least):",
+        f"{len(chosen)} (several may share the least):",
         best_in(cells),
         images("profiles"),
         "## Where FedEPM loses",
@@ -319,6 +362,14 @@ def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
     return "\n\n".join(parts)
 
 
+def complete(cells: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
+    """Those of settings that all of the contenders have finished."""
+    found: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for cell in cells:
+        found[key(cell)].add(cell["contender"])
+    return [cell for cell in cells if found[key(cell)] >= set(names)]
+
+
 # Where it goes --------------------------------------------------------------------------------
 
 
@@ -335,11 +386,14 @@ def report(cells: Sequence[Cell], folder: Path) -> str:
 def write_page(cells: Sequence[Cell], page: Path) -> None:
     """The text between the marks of a page, and its figures beside the page's others."""
     from comparison_figures import FIGURES, WORDS
+    from matplotlib import style
 
     def image(name: str) -> str:
         path = page.parent / "images" / f"which-{name}.png"
         path.parent.mkdir(exist_ok=True)
         FIGURES[name](cells, path)
+        with style.context(str(page.parent / "dark.mplstyle")):
+            FIGURES[name](cells, path.with_stem(f"{path.stem}-dark"))
         return f"![{WORDS[name]}](images/{path.name})"
 
     before = page.read_text(encoding="utf-8")
