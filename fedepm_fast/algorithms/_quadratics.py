@@ -29,8 +29,6 @@ Clients = NDArray[np.intp]
 _FLAT = 1e-14
 #: Numbers of packed matrices that are gone through at a time.
 _BLOCK = 1 << 20
-#: No slope is one of this part of the clients' slopes, or of this part of what cancels in it.
-_SLOPE, _ROUNDING = 1e-6, 1e-12
 #: What sums are known to.
 _EPSILON = float(np.finfo(np.float64).eps)
 #: Conjugate gradients end where the residual is this part of the first one.
@@ -166,12 +164,6 @@ class Hessians:
         right = -G.sum(axis=0) + self._pulled(X - centre, kappa)
         matrix = unpacked(self._sum(kappa), self.n)
         return centre + solve_symmetric(matrix, right, lambda: self._directions)
-
-    def is_least(self, x: Array, X: Array, G: Array) -> bool:
-        """Whether the sum of models without damping has no slope at x but what rounding leaves."""
-        slope = np.linalg.norm(G.sum(axis=0) + self._pulled(x - X, 0.0))
-        rounding = float(self._sum(0.0)[self._diagonal].sum() * np.abs([x, *X]).max())
-        return bool(slope <= _SLOPE * np.linalg.norm(G, axis=1).sum() + _ROUNDING * rounding)
 
     @cached_property
     def _directions(self) -> Array:

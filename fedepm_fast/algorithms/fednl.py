@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from .._common.parameters import param
 from ..objectives import Problem
-from ._quadratics import Hessians
+from ..objectives._curvature import unpacked
+from ._quadratics import Hessians, directions_of, solve_symmetric
 from ._surrogates import Surrogates
 from ._views import Array, Clients, Sized
 from .curvature import CurvatureFedEPM
+
+#: No slope is one of this part of the clients' slopes, or of this part of what cancels in it.
+_SLOPE, _ROUNDING = 1e-6, 1e-12
 
 
 @dataclass(frozen=True)
@@ -28,17 +32,16 @@ class FedNL(CurvatureFedEPM):
         x = (sum_i H_i)^-1 * sum_i (H_i w_i - grad f_i(w_i))
 
     is where the sum of the clients' second-order models is least; where all take part it is a step
-    of Newton's method.
+    of Newton's method. Clients keep nothing, the server w_i, gradient and H_i of each. In a round a
+    client is sent n numbers, computes a gradient and a Hessian, and sends them, n and ``n*(n+1)/2``
+    numbers, and f_i, which only stopping and reports need.
 
-    * Kept: nothing at a client; w_i, gradient and H_i of each at the server.
-    * Sent in a round: n numbers to a client; its gradient, n numbers, and H_i, ``n*(n+1)/2``, back,
-      and f_i, which only stopping and reports need. A gradient and a Hessian are computed.
-    * Theory, where all f_i are strongly convex with Lipschitz Hessians and the start is near enough
-      to the optimum: linear convergence in expectation, the faster the more take part, whatever the
-      condition number; quadratic where all do. From other starts nothing is promised: steps are
-      whole, without damping or line search, and runs diverge where Newton's method does, or circle.
-    * When to choose it: few parameters, a penalty, a good start, and where Hessians may be sent.
-      `CurvatureFedEPM`, which sends the same, has safeguards in place of the good start.
+    Theory, where all f_i are strongly convex with Lipschitz Hessians and the start is near enough
+    to the optimum: linear convergence in expectation, the faster the more take part, whatever the
+    condition number; quadratic where all do. From other starts nothing is promised: steps are
+    whole, without damping or line search, and runs diverge where Newton's method does, or circle.
+    Choose it for few parameters, a penalty and a good start, where Hessians may be sent;
+    `CurvatureFedEPM`, which sends the same, has safeguards in place of the good start.
 
     Parameters
     ----------
@@ -76,23 +79,13 @@ class FedNL(CurvatureFedEPM):
         """The Hessian of each client at the start, packed."""
         return problem.packed_hessians(range(problem.n_clients), start)
 
-    def models_of(
-        self,
-        curvatures: Array,
-        n: int,
-        *,
-        bounded: bool = False,
-        copies: int = 1,
-        ens: object = None,
-    ) -> Hessians:
+    def models_of(self, curvatures: Array, n: int, **options: Any) -> Hessians:
         """The models of clients whose Hessians at the start are these (m, n*(n+1)/2), packed."""
         return Hessians(curvatures, n, bounded=False)
 
     def advice(self, problem: Problem) -> str:
-        return (
-            "Newton's whole steps need a start near the optimum, or a larger penalty (beta); or "
-            "try CurvatureFedEPM, which sends the same numbers and has a safeguard"
-        )
+        near = "Newton's whole steps need a start near the optimum, or a larger penalty (beta)"
+        return f"{near}; or try CurvatureFedEPM, which sends the same and has a safeguard"
 
 
 class Newton(Surrogates):
@@ -107,18 +100,31 @@ class Newton(Surrogates):
     def propose(self) -> Array:
         if self.models is None:
             return self.x
-        x = np.full_like(self.x, np.nan)  # models that slope where none bends have no least point
-        with contextlib.suppress(np.linalg.LinAlgError):
-            least = self.models.minimiser(self.X, self.G, 0.0)
-            if self.models.is_least(least, self.X, self.G):
-                x = least
-        small = self.models.length(x - self.x, 0.0) <= self.tol * (self.unit or 1.0)
+        step, slope = self._step(self.models.M)
+        small = 0.5 * float(step @ slope) / len(self.F) <= self.tol * (self.unit or 1.0)
         if not small or self.quiet < 0:
             self.quiet = 0
         else:
             self.quiet = 1 if self.waits.any() else self.calm
-        self.x = x
-        return x
+        self.x = self.x + step
+        return self.x
+
+    def _step(self, M: Array) -> tuple[Array, Array]:
+        """From x to the least point of the models, NaN if there is none; and how x slopes there."""
+        from scipy.linalg.blas import dspmv
+
+        n, total, slope = len(self.x), M.sum(axis=0), -self.G.sum(axis=0)
+        for own, ahead in zip(M, self.X - self.x, strict=True):
+            slope += dspmv(n, 1.0, own, ahead, lower=1)
+        with contextlib.suppress(np.linalg.LinAlgError):
+            matrix = unpacked(total, n)
+            step = solve_symmetric(matrix, slope, lambda: directions_of(matrix))
+            rounding = n * np.abs(total).max() * np.abs(self.X).max()
+            # Models may slope where none of them bends, and have no least point then.
+            known = _SLOPE * np.linalg.norm(self.G, axis=1).sum() + _ROUNDING * rounding
+            if np.linalg.norm(matrix @ step - slope) <= known:
+                return step, slope
+        return np.full(n, np.nan), slope
 
     @property
     def best(self) -> Array:
@@ -132,9 +138,7 @@ class Newton(Surrogates):
     def is_sound(self, values: Array) -> bool:
         return True
 
-    def receive(
-        self, S: Clients, values: Array, gradients: Array, hessians: Mapping[int, Array]
-    ) -> bool:
+    def receive(self, S: Clients, values: Array, gradients: Array, hessians: Any) -> bool:
         """As of `Surrogates`, but that all their models move."""
         assert self.models is not None
         if self.quiet <= 0:
