@@ -24,6 +24,9 @@ import fedepm_fast.algorithms  # noqa: E402
 import fedepm_fast.sklearn  # noqa: E402  scikit-learn looks at torch's classes, which are mocked below
 
 # Classes that are imported on first use are members of their package's page like others.
+# Of algorithms that each are a file all are.
+found = {cls.__name__: cls for cls in fedepm_fast.algorithms.ALGORITHMS.values()}
+fedepm_fast.algorithms.__all__ = sorted({*fedepm_fast.algorithms.__all__, *found})
 vars(fedepm_fast.algorithms).update(
     {name: getattr(fedepm_fast.algorithms, name) for name in fedepm_fast.algorithms.__all__}
 )
