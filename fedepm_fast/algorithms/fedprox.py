@@ -35,10 +35,10 @@ class FedProx(Epochs):
     Learning rate and mu are numbers, tuned in the paper. With ``"lipschitz"`` mu is the largest
     curvature of an F_i, and the rate that of `FedAvg` with mu added to the curvature.
 
-    Where the F_i are convex, a client's exact solution is within ``|grad F_i(x)| / mu`` of x. With mu
-    large enough for how much the clients differ f falls in expectation (Theorem 4), by steps that
-    are as much smaller. It rests off the optimum as FedAvg does, nearer to it the larger mu is.
-    Choose it where FedAvg's clients drift apart.
+    Where the F_i are convex, a client's exact solution is within ``|grad F_i(x)| / mu`` of x. With
+    mu large enough for how much the clients differ f falls in expectation (Theorem 4), by steps
+    that are as much smaller. It rests off the optimum as FedAvg does, nearer to it the larger mu
+    is. Choose it where FedAvg's clients drift apart.
 
     Parameters
     ----------
