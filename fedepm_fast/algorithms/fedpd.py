@@ -35,8 +35,8 @@ class FedPD(FedDyn):
     A client keeps w_i and pi_i and sends ``w_i + pi_i/alpha``, n numbers a round; it takes
     `local_steps` gradients, and says its bound of curvature when it joins. Noise is on the upload.
     Theory: ``|grad f|^2`` of O(1/T), of non-convex f too, for alpha some times the curvature and
-    inner steps that are accurate enough. Choose it where clients differ, can keep a state, and mostly
-    take part.
+    inner steps that are accurate enough. Choose it where clients differ, can keep a state, and
+    mostly take part.
     """
 
     name: ClassVar[str] = "fedpd"
