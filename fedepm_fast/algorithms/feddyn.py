@@ -25,28 +25,27 @@ SHARE = 0.3
 class FedDyn(LocalSteps):
     """FedDyn (Acar et al. 2021, Federated Learning Based on Dynamic Regularization, Algorithm 1).
 
-    With g_i = 0 and h = 0 at first, and p clients in a round::
+    With g_i = 0 and h = 0 at first, and sums over the p clients of a round::
 
         clients:  w_i = argmin of f_i(w) - <g_i, w> + alpha/2 * |w - x|^2, nearly,
                   g_i <- g_i - alpha * (w_i - x)
         server:   h <- h - alpha/m * (sum of w_i - x),   x <- (sum of w_i)/p - h/alpha
 
-    with sums over the clients of the round. "Nearly" is `local_steps` gradient steps from x; after
-    any number of them all rests at the optimum only, where ``g_i = grad f_i(x)`` and h, the mean of
-    all g_i, is 0. Noise of uploads is in g_i and h, at client and server alike.
+    "Nearly" is `local_steps` gradient steps from x; after any number of them all rests at the
+    optimum only, where ``g_i = grad f_i(x)`` and h, the mean of all g_i, is 0. Noise of uploads is
+    in g_i and h, at client and server alike. A client keeps g_i, takes `local_steps` gradients a
+    round and sends w_i; when it joins it tells its bound of curvature.
 
-    A client keeps g_i, takes `local_steps` gradients a round and sends w_i; when it joins it tells
-    its bound of curvature. Theory, of exact minimisers: O(1/T) for convex f and linear for strongly
-    convex f, whoever takes part, for alpha some times the curvature; smaller ones are faster.
-    Choose it where clients differ, few take part in a round, and each can keep a state.
+    Theory, of exact minimisers: O(1/T) for convex f and linear for strongly convex f, whoever takes
+    part, for alpha some times the curvature; smaller ones are faster. Choose it where clients
+    differ, few take part in a round, and each can keep a state.
 
     Parameters
     ----------
     local_steps : int
         Gradient steps of a client in a round.
     prox : float or "lipschitz"
-        alpha, the regulariser's weight; ``"lipschitz"`` is 0.3 times the mean of the bounds L_i of
-        the clients' curvature.
+        alpha; ``"lipschitz"`` is 0.3 times the mean of the bounds L_i of the clients' curvature.
     prox_scale : float
         Multiplies alpha.
     learning_rate : float or "lipschitz"
@@ -57,11 +56,11 @@ class FedDyn(LocalSteps):
 
     prox: str | float = param(
         "lipschitz", check=number_or("lipschitz", low=0.0, open_low=True), symbol=r"$\alpha$",
-        metavar="PROX", help="Weight of the proximal term; lipschitz: of the curvature",
+        metavar="WEIGHT", help="Weight of the proximal term; lipschitz: by the clients' curvature",
     )  # fmt: skip
     prox_scale: float = param(
         1.0, check=real(low=0.0, open_low=True), search=Around(100.0, 100.0), symbol=r"$\alpha$",
-        label="multiple of the proximal weight", help="Multiplies the proximal weight",
+        label="multiple of the proximal term", help="Multiplies the proximal term",
     )  # fmt: skip
     learning_rate: str | float = param(
         "lipschitz", check=number_or("lipschitz", low=0.0, open_low=True), metavar="RATE",
@@ -94,12 +93,10 @@ class FedDyn(LocalSteps):
 
     def advice(self, problem: Problem) -> str:
         rate, alpha = self.known(problem)
-        if not problem.has_lipschitz:
-            return "a smaller learning_rate makes the local steps stable, a larger prox the rounds"
-        bound = problem.lipschitz() + alpha
+        bound = alpha + (problem.lipschitz() if problem.has_lipschitz else 0.0)
         if (rate * bound).max() > 2.0:
             return f"a learning_rate of {2 / bound.max():.2g} or less makes the local steps stable"
-        return "the local steps are stable; with a larger prox_scale rounds go less far"
+        return "with a larger prox_scale, or a smaller learning_rate, rounds go less far"
 
     def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:
         """``w <- w - eta_i * (grad f_i(w) - g_i + alpha * (w - x))``, from x."""

@@ -206,7 +206,7 @@ def test_it_says_what_makes_it_stable():
         run(FedDyn(learning_rate=5 * most, prox=3.0), data, objective=objective, rounds=60)
     assert "a larger prox_scale" in FedDyn(learning_rate=0.9 * most, prox=3.0).advice(problem)
     counts = make_problem(FedDyn(), *with_loss("poisson"))
-    assert "a larger prox" in FedDyn(learning_rate=5.0, prox=0.1).advice(counts)
+    assert "a larger prox_scale" in FedDyn(learning_rate=5.0, prox=0.1).advice(counts)
 
 
 def test_what_it_needs_it_asks_for():
