@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -247,6 +248,20 @@ def test_a_client_draws_the_same_batches_whoever_else_takes_part():
     took_part = np.flatnonzero(~np.isnan(few.snr_clients))
     assert len(took_part) == 3
     assert (few.W[took_part] == all_of_them.W[took_part]).all()
+
+
+@pytest.mark.parametrize("layout", ["blocks", "csr"])
+def test_runs_side_by_side_do_not_share_their_scratch(layout):
+    data = small_data(4, 6, largest=300)
+    if layout == "csr":
+        data = FederatedData(sparse.csr_array(data.features), data.labels, data.client_sizes)
+    algorithm = FedAvg(local_steps=5, batch_size=40, participation=1.0)
+    alone = [run(algorithm, data, rounds=40, seed=seed).x for seed in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(
+            pool.map(lambda seed: run(algorithm, data, rounds=40, seed=seed).x, range(8))
+        )
+    assert all((a == b).all() for a, b in zip(alone, together, strict=True))
 
 
 def test_a_callback_changes_no_bit():
