@@ -65,7 +65,8 @@ class Server(Rounds[float, Round]):
     largest : float, optional
         Uploads with an entry beyond this in absolute value are rejected: one client that sends
         1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large. So does, where
-        uploads weigh by their inverse variance, one that claims to have hardly any noise.
+        uploads weigh by their inverse variance, one that claims to have hardly any noise; or one
+        that tells a weight or a learning rate that is not its own, which the server cannot know.
     threads : int, optional
         Of the aggregation; the same bits for any number.
 
@@ -140,7 +141,7 @@ class Server(Rounds[float, Round]):
         Raises
         ------
         RuntimeError
-            If there is no member.
+            If there is no member, or the point, or what is shared with it, is not finite.
         """
         return self._point()[0]
 
@@ -154,20 +155,35 @@ class Server(Rounds[float, Round]):
                 Z = np.asarray(self.Z)  # rows of a memory map are slower to come by
                 Z = [Z[i] for i in members.tolist()] if self._by_kernels else Z[members]
             draft = memory.draft()
-            x = self._hooks.aggregate(
-                AtServer(
-                    self.tau, Z, self._select(len(members)), memory.uploaded(members, self.tau),
-                    _UNKNOWN, self.scales[members], memory.x.copy(), draft,
-                    memory.agreed(members),
-                )
-            )  # fmt: skip
-            self._next = frozen(np.asarray(x, self.dtype)), memory.sent(draft)
+            with np.errstate(all="ignore"):  # found below
+                x = self._hooks.aggregate(
+                    AtServer(
+                        self.tau, Z, self._select(len(members)),
+                        memory.uploaded(members, self.tau), _UNKNOWN, self.scales[members],
+                        memory.x.copy(), draft, memory.agreed(members),
+                    )
+                )  # fmt: skip
+                found = frozen(np.asarray(x, self.dtype)), memory.sent(draft)
+            for name, array in {"x": found[0], **found[1]}.items():
+                if not np.isfinite(array).all():
+                    raise RuntimeError(
+                        f"{name} of round {self.tau} is not finite: the steps are too long, or a "
+                        "client sent numbers that are too large to be true; largest rejects such "
+                        "uploads, and who has sent them can leave"
+                    )
+            self._next = found
         return self._next
 
     # A round ----------------------------------------------------------------------------
 
     def open_round(self) -> Round:
-        """Aggregate, and select this round's clients; the open round if there is one."""
+        """Aggregate, and select this round's clients; the open round if there is one.
+
+        Raises
+        ------
+        RuntimeError
+            As `x` does. Nothing has changed then.
+        """
         if self._open is None:
             x, shared = self._point()
             for place, row in enumerate(shared.values()):

@@ -397,6 +397,28 @@ def test_what_a_client_tells_is_checked(told, fault, caplog):
     assert plain.join(0, START)
 
 
+def test_a_sum_that_is_not_finite_is_not_sent(tmp_path):
+    with Server(ALGORITHM, 3, N, seed=SEED, path=tmp_path) as server:
+        for i in range(3):
+            told = dict.fromkeys(TOLD, 1e-300 if i == 2 else 1.0)
+            assert server.join(i, START, told=told)
+        for _ in range(20):
+            tau, _, chosen = server.open_round()
+            for i in chosen.tolist():
+                assert server.receive(tau, i, START + 1e9)
+            server.close_round()
+            if 2 in chosen:
+                break
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=rf"c of round {tau + 1} is not finite: the st"):
+                server.open_round()
+    with Server(ALGORITHM, 3, N, seed=SEED, path=tmp_path) as server:
+        with pytest.raises(RuntimeError, match="is not finite"):
+            _ = server.x
+        server.leave(2)
+        assert np.isfinite(server.open_round().x).all()
+
+
 def test_a_message_is_for_who_was_selected():
     federation = Federation()
     for i in range(M):
