@@ -139,12 +139,12 @@ class Newton(Surrogates):
         return True
 
     def receive(self, S: Clients, values: Array, gradients: Array, hessians: Any) -> bool:
-        """As of `Surrogates`, but that all their models move."""
+        """As of `Surrogates`, but that all their models move whose f_i is a number there."""
         assert self.models is not None
         if self.quiet <= 0:
             self.waits[:] = True
-        self.waits[S] = False
-        steps, turns = self.x - self.X[S], gradients - self.G[S]
-        self.models.update(S, steps, turns, hessians)
-        self.X[S], self.F[S], self.G[S] = self.x, values, gradients
+        there = np.isfinite(values)
+        S, values, gradients = S[there], values[there], gradients[there]
+        self.models.update(S, self.x - self.X[S], gradients - self.G[S], hessians)
+        self.waits[S], self.X[S], self.F[S], self.G[S] = False, self.x, values, gradients
         return True

@@ -69,7 +69,15 @@ class ClientModels:
     def propose(self) -> tuple[Array, int]:
         """The next point, and for how many rounds now little has been promised."""
         assert self.server is not None
-        return self.server.propose(), self.server.quiet
+        before, quiet = self.server.x, self.server.quiet
+        x = self.server.propose()
+        if not np.isfinite(x).all():
+            self.server.x, self.server.quiet = before, quiet
+            raise RuntimeError(
+                f"{self._algorithm.label} has no next point: the clients' models slope where none "
+                "of them bends; CurvatureFedEPM has one"
+            )
+        return x, self.server.quiet
 
     def go_to(self, x: Array, quiet: int) -> None:
         """Be at the point that was proposed."""

@@ -193,7 +193,8 @@ class CurvatureServer(Rounds[Answer, CurvatureRound]):
         Raises
         ------
         RuntimeError
-            If there is no member.
+            If there is no member; with FedNL, which has no safeguard, also if there is no next
+            point, as nothing bends where the models slope.
         """
         if self._open is None:
             if not self._members.any():

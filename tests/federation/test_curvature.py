@@ -447,6 +447,39 @@ def test_arguments_are_checked(make, said):
         make()
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_where_nothing_bends_fednl_has_no_next_point_until_someone_else_joins(on_disk, tmp_path):
+    flat = FederatedData(np.abs(DATA.features), np.ones(DATA.n_samples), DATA.client_sizes)
+    far = Federation(FedNL(), flat, as_objective("logistic", beta=0.0), start=np.full(5, -1e4))
+    server = far.server(tmp_path if on_disk else None)
+    far.join(server, range(3))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"FedNL has no next point: .* CurvatureFedEPM has"):
+            server.open_round()
+    assert (server.x == -1e4).all() and server.tau == 1
+    bends = Answer(1.0, np.ones(5), np.eye(5)[np.triu_indices(5)])
+    assert server.join(0, 3, bends)
+    assert np.isfinite(server.open_round().x).all()
+
+
+def test_fednl_keeps_the_model_of_a_client_whose_objective_overflows():
+    federation = Federation(FedNL(), objective=ROUND)
+    server = federation.server()
+    federation.join(server)
+    tau, x, clients, _ = server.open_round()
+    for i in clients.tolist():
+        answer = federation.clients[i].answer(x, due=True)
+        if i == 2:
+            answer = Answer(np.inf, np.zeros(5), None)
+        assert server.receive(tau, i, answer)
+    server.close_round()
+    models = server._clients.server
+    assert (models.X[2] == 0).all() and (models.X[[0, 1, 3, 4, 5]] == x).all()
+    assert not server.converged
+    federation.converge(server)
+    np.testing.assert_allclose(server.x, optimum(federation, range(M)), atol=1e-6)
+
+
 # On disk --------------------------------------------------------------------------------
 
 
