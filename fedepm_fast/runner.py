@@ -104,8 +104,8 @@ def run(
         if that is below 2**32, where all can be tried, or the seed of the split of `data`; that
         any other one is secret, and used once, is the user's word.
     stopping : str or StoppingRule, optional
-        ``"released"``, ``"text"``, ``"none"`` or a rule, which may be of a class of your own
-        (see `StoppingRule`); by default the preset's.
+        ``"released"``, ``"text"``, ``"none"`` or a rule, such as ``TargetRule(0.57)`` or one of a
+        class of your own (see `stopping`); by default the preset's.
     rounds : int, optional
         Run exactly so many rounds, whatever the objective does (unless it diverges). With a
         mechanism they, or ``stopping="none"`` and `max_rounds`, must be given.
