@@ -71,7 +71,8 @@ def warning_of(result: Result) -> str:
         )
     end = "ended above its start" if result.ended_above_start else "ended far above its best"
     if not (result.ended_above_start or result.ended_above_best):
-        end = "swings and does not settle"
+        high = result.history["objective"][result.rounds // 2 :].max() / m
+        end = f"swings, up to f(x)/m = {high:.4g} in the second half of its rounds"
     return (
         f"the run {end}: f(x)/m = {result.mean_objective:.4g} after round {result.rounds}, "
         f"{course}; {advice}"

@@ -67,7 +67,7 @@ class FedADMM(Algorithm):
         None, check=real(low=0.0, open_low=True), shown="the number of clients",
         help="What the objective is divided by",
     )  # fmt: skip
-    preset: str = param("fedadmm", check=choice(PRESETS), help="fedadmm: without noise")
+    preset: str = param("fedadmm", check=choice(PRESETS), help="fedadmm: its authors' program")
 
     name: ClassVar[str] = "fedadmm"
     label: ClassVar[str] = "FedADMM"

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ._averaging import Constants
-from ._base import PrivacyPlan
 from ._views import Array, AtClients, AtServer
 from .feddyn import FedDyn
 
@@ -66,9 +65,6 @@ class FedPD(FedDyn):
 
     def stages(self, client: Any) -> tuple[Any, Any]:
         return _stages(client)
-
-    def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
-        return Constants(self.c, self.alpha, prox=0.0, inner_steps=1)
 
 
 @functools.cache

@@ -51,9 +51,9 @@ def test_rounds_are_those_of_the_paper(engine, layout, k0):
     rng = np.random.default_rng(1)
     selected = [np.arange(6), *(rng.choice(6, 3, replace=False) for _ in range(6))]
     tops = [(np.linalg.svd(A)[1][0] ** 2 + 1e-3) / len(b) for A, b in blocks]
-    alpha = 2.0 * np.mean(tops)
+    alpha = 2.0 * float(np.mean(tops))
     got = run(
-        FedPD(local_steps=k0, prox_scale=2.0), data, objective="least_squares", rounds=7,
+        FedPD(local_steps=k0, prox=alpha), data, objective="least_squares", rounds=7,
         engine=engine, randomness=GivenRandomness([*selected, [0]]),
     )  # fmt: skip
     rates = [1 / (top + alpha) for top in tops]
