@@ -17,17 +17,26 @@ from .._words import manner_of, number, objective_text, snr_text
 from . import _common as common
 from . import _options as options
 from ._options import taken, with_options
-from ._run import RoundsTable
+from ._run import RoundsTable, is_adult
 
 if TYPE_CHECKING:
     from ..result import Result
 
 
+#: What the paper compares.
+PAPERS = ["fedepm", "sfedprox", "sfedavg"]
+
+
 @with_options("algorithm", "settings", "objective", "mechanism", "data", without=["algorithm"])
 def compare(
     algorithms: Annotated[
-        str, typer.Option(help="Those to run, separated by commas.", metavar="NAMES")
-    ] = "fedepm,sfedprox,sfedavg",
+        str | None,
+        typer.Option(
+            help="Those to run, separated by commas.",
+            metavar="NAMES",
+            show_default=f"{','.join(PAPERS)} for Adult, --all for other data",
+        ),
+    ] = None,
     every: Annotated[
         bool,
         typer.Option("--all", help="Every algorithm there is, without noise unless --noise asks."),
@@ -47,7 +56,12 @@ def compare(
     """Run algorithms on the same split and print them side by side."""
     from ..runner import make_problem
 
-    names = [name.strip() for name in algorithms.split(",")]
+    if every and algorithms is not None:
+        raise ValueError(f"all and algorithms exclude each other, got {algorithms}")
+    # The paper's parameters are made for its data, and others' runs diverge by them.
+    by_default = algorithms is None and not (every or private or is_adult(given))
+    every = every or by_default
+    names = PAPERS if algorithms is None else [name.strip() for name in algorithms.split(",")]
     if every:
         names, given = _every_one(given, private)
     given = common.make_private(given, private)
@@ -107,6 +121,8 @@ def compare(
                 print(f"{result!r} {common.percent(gap)} above the optimum")
         else:
             print_side_by_side(results, optimum, gaps, rows=every)
+            if by_default:
+                print("  default for data other than Adult: --all")
         if paths:
             print(common.wrote(paths))
     for name, why in skipped.items():

@@ -128,16 +128,21 @@ def default_algorithm(given: Mapping[str, Any], *, private: bool) -> tuple[str, 
     theirs, ours = of_group("algorithm:fedepm"), of_group("algorithm:curvature")
     paper = [name for name in given if name in theirs and name not in ours]
     other = [name for name in given if name in ours and name not in theirs]
-    is_adult = given.get("data", "adult") == "adult"
+    of_paper = is_adult(given)
     if private or paper:
         asked = "private" if private else paper[0]
         told = f"  --{asked.replace('_', '-')} is of the paper's FedEPM: --algorithm fedepm"
-        return "fedepm", "" if is_adult else told
+        return "fedepm", "" if of_paper else told
     if other:
         return "curvature", f"  --{other[0].replace('_', '-')} is of --algorithm curvature"
-    if is_adult:
+    if of_paper:
         return "fedepm", ""
     return "curvature", "  default for data other than Adult: --algorithm curvature, without noise"
+
+
+def is_adult(given: Mapping[str, Any]) -> bool:
+    """Whether the options name the paper's data."""
+    return bool(given.get("data", "adult") == "adult")
 
 
 def other_choice(data: FederatedData, objective: Objective, seed: int, trial: int) -> list[str]:

@@ -424,7 +424,8 @@ def test_divergence_is_said_and_code_1(capsys, tmp_path):
 
 def test_what_is_wrong_with_each_run_is_said_in_options(capsys):
     where = ["--data", "synthetic", "--clients", 3, "--features", 4, "--no-scale"]
-    code, _, err = fedepm(capsys, "compare", *where, "--quiet")
+    papers = ("--algorithms", "fedepm,sfedprox,sfedavg")
+    code, _, err = fedepm(capsys, "compare", *where, *papers, "--quiet")
     *warnings, error = err.splitlines()
     assert code == 1 and error.startswith("error: fedepm: the run diverged after round ")
     assert "0.6931 at the start, where it was lowest: the parameters do not fit" in error

@@ -36,6 +36,21 @@ def test_every_algorithm_is_a_row_without_noise(capsys, tmp_path):
         assert (tmp_path / f"{name}.npz").exists()
 
 
+def test_all_is_the_default_for_other_data_than_the_papers(capsys):
+    options = ("--data", "synthetic", "--clients", 3, "--features", 4, "--rounds", 1)
+    code, out, err = fedepm(capsys, "compare", *options)
+    assert code == 0 and out.splitlines()[-1] == "  default for data other than Adult: --all"
+    of_all = fedepm(capsys, "compare", "--all", *options, "--json")
+    record = json.loads(of_all[1])
+    assert {run["algorithm"] for run in record["runs"]} | {*record["skipped"]} == {*ALGORITHMS}
+    by_default = json.loads(fedepm(capsys, "compare", *options, "--json")[1])
+    assert [run["x"] for run in by_default["runs"]] == [run["x"] for run in record["runs"]]
+    assert err == of_all[2]
+    papers = ("--clients", 50, "--rounds", 1, "--json")
+    names = [run["algorithm"] for run in json.loads(fedepm(capsys, "compare", *papers)[1])["runs"]]
+    assert names == ["fedepm", "sfedprox", "sfedavg"]
+
+
 def test_those_that_the_data_are_not_for_are_named(capsys, tmp_path):
     rng = np.random.default_rng(0)
     lines = [f"{a:.3f},{b:.3f},{k % 4}" for k, (a, b) in enumerate(rng.normal(size=(60, 2)))]
@@ -53,8 +68,9 @@ def test_those_that_the_data_are_not_for_are_named(capsys, tmp_path):
     ("options", "message"),
     [
         (("--private", "--total-epsilon", 1), "--all and --private exclude each other"),
+        (("--algorithms", "fedepm"), "--all and --algorithms exclude each other, got fedepm"),
         (("--lam", -1), "lam must be"),
-        (("--memory", "x"), "not a valid integer"),
+        (("--memory", "x"), "a valid integer"),
     ],
 )
 def test_what_is_refused(capsys, options, message):
