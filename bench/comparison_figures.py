@@ -83,7 +83,8 @@ def sensitivity(cells: Sequence[Cell], path: Path) -> None:
             shares.plot(there[factor], at, marker, color=colour, markersize=7, mec="white", mew=0.5)
             if factor == "1":
                 continue
-            ratio = (np.maximum(of[factor], 1) / np.maximum(of["1"], 1))[np.isfinite(of["1"])]
+            kept = np.isfinite(of["1"])
+            ratio = np.maximum(of[factor][kept], 1) / np.maximum(of["1"][kept], 1)
             if not len(ratio):
                 continue
             low, middle, high = np.quantile(ratio, (0.25, 0.5, 0.75), method="inverted_cdf")

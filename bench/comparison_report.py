@@ -304,9 +304,8 @@ def sensitivity(cells: Sequence[Cell]) -> str:
         row += [percent(np.isfinite(of[f]).mean()) for f in ("1", "0.1", "10")]
         slower = []
         for factor in ("0.1", "10"):
-            with np.errstate(invalid="ignore"):
-                ratio = np.maximum(of[factor], 1) / np.maximum(of["1"], 1)
-            ratio = ratio[np.isfinite(of["1"])]
+            kept = np.isfinite(of["1"])
+            ratio = np.maximum(of[factor][kept], 1) / np.maximum(of["1"][kept], 1)
             middle = np.quantile(ratio, 0.5, method="inverted_cdf") if len(ratio) else math.inf
             slower.append(f"{middle:.3g}" if math.isfinite(middle) else "-")
         rows.append([*row, " and ".join(slower)])

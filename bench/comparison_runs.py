@@ -46,7 +46,7 @@ TUNING_SEEDS = (1000, 1001)
 WRONG_PARTICIPATION, WRONG_SEEDS = 0.5, SEEDS[:5]
 #: Local steps of an algorithm that takes a gradient in each.
 LOCAL_STEPS = 5
-#: FedProx's proximal weight as a share of the curvature of f/m.
+#: FedProx's proximal weight as a share of the largest curvature of a client.
 PROX_SHARE = 0.1
 #: Part of a cell's name: what is above, and more below, cannot be told from its name.
 PLAN = 3
@@ -78,9 +78,13 @@ def contenders() -> dict[str, Contender]:
             continue
         if "local_steps" in known:
             given["local_steps"] = LOCAL_STEPS
+        tunes = next(iter(cls.tuned), None)
         if "rate_scale" in known:
             given["learning_rate"] = "lipschitz"  # what the scale is of, on any data
-        found[name] = Contender(name, cls.label, cls(**given), next(iter(cls.tuned), None))
+            tunes = "rate_scale"
+        if name == "fedprox":  # whose step is tuned, as FedAvg's is
+            given["prox_scale"] = PROX_SHARE
+        found[name] = Contender(name, cls.label, cls(**given), tunes)
     return found
 
 
@@ -175,9 +179,6 @@ def rank(paths: list[Course]) -> tuple[float, float, float]:
 def tune(contender: Contender, rho: float, problems: dict[int, Posed]) -> tuple[Algorithm, Any]:
     """The algorithm with its best value, and what was tried."""
     algorithm = dataclasses.replace(contender.algorithm, participation=rho)
-    if contender.name == "fedprox":  # whose proximal weight is a number, whatever the data
-        weight = PROX_SHARE * problems[TUNING_SEEDS[0]].problem.mean_curvature()
-        algorithm = dataclasses.replace(algorithm, prox=weight)  # type: ignore[call-arg]
     if contender.tunes is None:
         return algorithm, None
     best: tuple[Any, float] = ((math.inf,) * 3, math.nan)
