@@ -19,7 +19,7 @@ WORDS = {
     "the parameter is ten times too small or too large.",
 }
 _BLUES = {"curvature": "#0072B2", "fedepm": "#3F9BD6", "paper": "#8CC6EE"}
-_OTHERS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#909090", "#B8860B", "#A66BD0", "#E05252",
+_OTHERS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#909090", "#A0522D", "#A66BD0", "#E05252",
            "#5F9EA0", "#999933", "#C45AB3")  # fmt: skip
 _LINES: tuple[Any, ...] = ("--", "-.", ":", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
 

@@ -320,6 +320,14 @@ def edges(cells: Sequence[Cell]) -> str:
     return f"{percent(float(np.mean(tuned)))} of the tuned values are at an end of their grid"
 
 
+def spent(cells: Sequence[Cell]) -> str:
+    """What all of these runs took, where every cell says it."""
+    seconds = [cell.get("processor") for cell in cells]
+    if None in seconds:
+        return ""
+    return f" All of these runs took {sum(seconds) / 60:.0f} minutes of one core."
+
+
 def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
     """The part of the page that follows from the runs."""
     chosen, runs = {key(cell) for cell in cells}, sum(len(cell["runs"]) for cell in cells)
@@ -333,7 +341,7 @@ def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
         f"failed where it is not there after {ROUNDS} rounds; medians and quartiles (in brackets) "
         "are over all runs, a dash stands for those that failed. Gradients, bytes (both ways) and "
         "local time are those of a client, the mean of all; times are of the machine that made "
-        "this page, beside whatever else it did.",
+        "this page, beside whatever else it did." + spent(cells),
         described(cells),
         "## What to choose",
         "Who gets to 0.01 % most often, and who costs least on most of the instances (a setting "

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -267,7 +268,8 @@ def do(group: list[Setting], folder: Path, names: tuple[str, ...]) -> int:
         for seed in (*TUNING_SEEDS, *SEEDS)
     }
     for setting, contender in todo:
-        found = cell(setting, contender, problems)
+        began = process_time()
+        found = {**cell(setting, contender, problems), "processor": process_time() - began}
         with replacing(file_of(setting, contender, folder)) as temporary:
             Path(temporary).write_text(json.dumps(found, allow_nan=False), encoding="utf-8")
     return len(todo)
