@@ -194,6 +194,7 @@ class Constants(NamedTuple):
 def _stages(client: Any) -> tuple[Any, Any]:
     """`aggregate` and `local_round`, given one client's objective."""
     from ..kernels._jit import device, stage
+    from ..kernels._simd import fma, horizontal_sum, lanes, load_partial, splat, store_partial
     from ..kernels.engine import reader
 
     read, decay = reader(Constants), DECAY
@@ -217,21 +218,25 @@ def _stages(client: Any) -> tuple[Any, Any]:
         return True
 
     @device
-    def step(x, pi, gradient, sigma, h, divisor, v):
-        """An inner step from v, in place: the squared residual."""
-        left = 0.0
-        for j in range(x.size):
-            p, g = sigma * x[j] - pi[j], gradient[j] / divisor
-            v[j] = (h * v[j] + p - g) / (h + sigma)
-            r = p - sigma * v[j] - g
-            left += r * r
-        return left
+    def step(x, pi, gradient, sigma, h, unit, v, out):
+        """An inner step from v: the squared residual."""
+        n, width, inverse = x.size, lanes(x), 1.0 / (h + sigma)
+        left = splat(x, 0.0)
+        for j in range(0, n, width):
+            p = sigma * load_partial(x, j, n - j, 0.0) - load_partial(pi, j, n - j, 0.0)
+            p = p - unit * load_partial(gradient, j, n - j, 0.0)
+            w = inverse * (h * load_partial(v, j, n - j, 0.0) + p)
+            r = p - sigma * w
+            left = fma(r, r, left)
+            store_partial(out, j, w, n - j)
+        return horizontal_sum(left)
 
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
         k, k0, x = read(settings.constants), settings.local_steps, state.x
         mu_at_x = settings.mu0 * math.pow(k.alpha, float((tau + 1) * k0))
         gradient, finite, inner_steps = np.empty_like(x), True, int(k.inner_steps)
+        unit = 1.0 / k.divisor
         for i in state.selected[: state.n_selected[0]]:
             sigma, h = problem.told[0, i], problem.told[1, i]
             w, pi, gap, taken = state.W[i], state.kept[0, i], 0.0, 1.0
@@ -241,17 +246,15 @@ def _stages(client: Any) -> tuple[Any, Any]:
                 if q == k0 - 1:
                     for j in range(x.size):
                         gap += (w[j] - x[j]) ** 2
-                for j in range(x.size):
-                    w[j] = x[j]
-                left = step(x, pi, state.G[i], sigma, h, k.divisor, w)
+                left = step(x, pi, state.G[i], sigma, h, unit, x, w)
                 for _ in range(1, inner_steps):
                     if left < eps:
                         break
                     client(rows, i, w, problem.reg[i], True, gradient, state.work)
-                    left = step(x, pi, gradient, sigma, h, k.divisor, w)
+                    left = step(x, pi, gradient, sigma, h, unit, w, w)
                     taken += 1.0
                 for j in range(x.size):
-                    pi[j] = sigma * w[j] - (sigma * x[j] - pi[j])
+                    pi[j] += sigma * (w[j] - x[j])
             state.mu[i] = mu_at_x * (1.0 + k.c * gap)
             for j in range(x.size):
                 state.kept[1, i, j] += k0
