@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from small_sweeps import small_sweep, timeless
 from fedepm_fast import Problem, sweep
 from fedepm_fast.objectives import OBJECTIVES
 
+# Else each of the hundreds of processes that tests start would compile the package's text again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 #: What is tested where the library is installed: the folder of its tests.
 OPTIONAL = {"flwr": "flower", "torch": "pytorch"}
 collect_ignore = [
@@ -19,15 +23,26 @@ collect_ignore = [
 ]
 
 
-def pytest_collection_modifyitems(items):
-    """Pages take the longest: they come first, so that no process waits for one at the end.
+#: The test that compiles all kernels, and folders whose tests compile none, or next to none.
+COMPILES_ALL = "test_warmup_says_when_it_compiles_and_leaves_nothing_to_compile"
+COMPILE_NONE = {"data", "estimators", "models", "preparation"}
 
-    Of two processes one begins at the start and one in the middle.
+
+def pytest_collection_modifyitems(items):
+    """One process compiles all kernels first, while the other has tests without any.
+
+    Otherwise both compile the same ones at the same time. Pages, which take the longest, come next,
+    so that no process waits for one at the end. Of two processes one begins at the start and one in
+    the middle.
     """
+    first = [item for item in items if item.name == COMPILES_ALL]
+    meanwhile = [item for item in items if item.path.parent.name in COMPILE_NONE]
     pages = [item for item in items if item.path.name == "test_readme.py"]
-    others = [item for item in items if item.path.name != "test_readme.py"]
-    before = max(len(items) // 2 - len(pages[::2]), 0)
-    items[:] = [*pages[::2], *others[:before], *pages[1::2], *others[before:]]
+    placed = {*first, *meanwhile, *pages}
+    others = [item for item in items if item not in placed]
+    first += pages[::2]
+    before = max(len(items) // 2 - len(first), 0)
+    items[:] = [*first, *others[:before], *meanwhile, *pages[1::2], *others[before:]]
 
 
 @pytest.fixture(params=["logistic", "least_squares"])
