@@ -156,7 +156,7 @@ def test_it_ends_at_the_optimum_of_those_who_are_members(algorithm, tmp_path):
     for how in ("aaa", "lal", "aar"):
         play(federation, how)
     federation.join(5)
-    for _ in range(200):
+    for _ in range(350):
         play(federation, "aaa")
     members = federation.server.members
     assert members.tolist() == [0, 2, 3, 4, 5]
@@ -166,7 +166,7 @@ def test_it_ends_at_the_optimum_of_those_who_are_members(algorithm, tmp_path):
         jac=lambda x: sum(PROBLEM.gradient(i, x) for i in members),
         options={"gtol": 1e-10},
     ).x
-    np.testing.assert_allclose(federation.server.x, best, rtol=0, atol=1e-5 * np.abs(best).max())
+    np.testing.assert_allclose(federation.server.x, best, rtol=0, atol=1e-4 * np.abs(best).max())
     federation.server.close()
 
 
