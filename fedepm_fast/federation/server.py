@@ -1,9 +1,10 @@
-"""FedEPM's server for real deployments: uploads, selection, validation, checkpoints.
+"""A server for real deployments: uploads, selection, validation, checkpoints.
 
 `Server` needs no framework: whatever carries the messages tells it what came, and asks whom to
 send what. One round is::
 
-    tau, x, clients = server.open_round()       # x = ENS of all last uploads
+    tau, x, clients = server.open_round()       # of FedEPM x = ENS of all last uploads
+    server.message(client)                      # what goes with x; nothing for FedEPM
     server.receive(tau, client, upload)         # for every reply; scale=... of a private one
     server.close_round()
 
