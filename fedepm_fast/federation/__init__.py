@@ -1,1 +1,1 @@
-"""An algorithm's two sides without a framework: a server, its clients, and the aggregation between."""
+"""An algorithm's two sides without a framework: server, clients, and the aggregation between."""
