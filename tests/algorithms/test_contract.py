@@ -34,6 +34,8 @@ from fedepm_fast._common.parameters import parameters
 from fedepm_fast.algorithms import ALGORITHMS, Algorithm
 from fedepm_fast.data import sources
 from fedepm_fast.federation.client import Client
+from fedepm_fast.federation.curvature_client import CurvatureClient
+from fedepm_fast.federation.curvature_server import CurvatureServer
 from fedepm_fast.federation.server import Server
 from fedepm_fast.objectives import ClientProblem
 
@@ -286,10 +288,11 @@ def test_is_served_as_it_runs(algorithm, holds_rows):
             return Client(algorithm, ClientProblem(own, problem.objective, clients=m), **options)
         return Client(algorithm, Gradient(problem, i, bounds[i]), **options)
 
-    if algorithm.keeps_models:  # which has a server of its own, see tests/federation
+    if algorithm.keeps_models:
         for make in (lambda: client(0), lambda: Server(algorithm, m, n)):
             with pytest.raises(ValueError, match="a CurvatureServer and a CurvatureClient have"):
                 make()
+        assert_models_are_served_as_they_run(algorithm, data, problem)
         return
     server, them, states = Server(algorithm, m, n, seed=3), [client(i) for i in range(m)], {}
     for i, each in enumerate(them):
@@ -309,6 +312,25 @@ def test_is_served_as_it_runs(algorithm, holds_rows):
     )
     if type(algorithm).with_kernels is Algorithm.with_kernels:  # no kernels, the same lines
         np.testing.assert_array_equal(points, want.history["x"])
+
+
+def assert_models_are_served_as_they_run(algorithm, data, problem):
+    server = CurvatureServer(algorithm, data.n_clients, data.n_features, seed=3)
+    points, clients = [server.x], []
+    for i in range(data.n_clients):
+        rows, labels = data.client(i)
+        own = FederatedData(rows, labels, data.client_sizes[i : i + 1])
+        f_i = ClientProblem(own, problem.objective, clients=data.n_clients)
+        clients.append(CurvatureClient(algorithm, f_i, index=i, clients=data.n_clients))
+        assert server.join(0, i, clients[i].join(server.x))
+    for _ in range(4):
+        tau, x, chosen, due = server.open_round()
+        points.append(x)
+        for i in chosen.tolist():
+            assert server.receive(tau, i, clients[i].answer(x, due=i in due))
+        server.close_round()
+    want = run(algorithm, data, rounds=4, seed=3, engine="reference").history["x"]
+    np.testing.assert_array_equal(points, want)
 
 
 class Gradient:

@@ -262,6 +262,24 @@ def test_who_lost_what_it_kept_is_refused_until_it_joins_again():
         play(federation, "aaa")
 
 
+def test_who_lost_what_no_sum_counts_on_begins_anew():
+    """A server of FedADMM holds the last upload, and shares no sum of multipliers."""
+    algorithm = FedADMM(participation=0.5, local_steps=3, r0=0.5)
+    federation = Federation(None, algorithm)
+    for i in range(M):
+        federation.join(i)
+    for _ in range(4):
+        play(federation, "aaa")
+    tau, x, chosen = federation.server.open_round()
+    i = next(i for i in chosen.tolist() if federation.server.message(i)["acknowledged"] >= 0)
+    message, client = federation.server.message(i), federation.clients[i]
+    _, upload = client.train(None, x, tau, **message)
+    _, first = client.train(None, x, tau, **{**message, "acknowledged": -1})
+    np.testing.assert_array_equal(upload, first)
+    _, with_state = client.train(federation.states[i], x, tau, **message)
+    assert not np.array_equal(upload, with_state)
+
+
 def test_a_client_keeps_its_state_in_a_file(tmp_path):
     federation = Federation()
     for i in range(M):
