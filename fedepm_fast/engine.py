@@ -187,7 +187,8 @@ class _Compiled:
         from .kernels.losses import workspace
 
         noise = algorithm.noise_model
-        stages = algorithm.stages(kernel.objective_of(problem.rows))
+        weights = problem.client_weights if problem.is_weighted else None
+        stages = algorithm.stages(kernel.objective_of(problem.rows, weights))
         for stage in stages:
             if isinstance(stage, FunctionType) and not JIT_DISABLED:
                 raise TypeError(
@@ -195,14 +196,11 @@ class _Compiled:
                     f"fedepm_fast.kernels.engine.stage, got the function {stage.__name__}"
                 )
         self._engine = kernel.Engine(
-            problem.rows, *stages, law=noise.law.rows, private=noise.private,
-            batches=algorithm.draws_batches,
-        )  # fmt: skip
-        bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
-        steps, told = algorithm.steps(problem.data.client_sizes), algorithm.known(problem)
-        self.clients = arrays.ClientProblem(
-            problem.reg, steps, *bounds, told, problem.data.client_sizes
+            problem.rows, *stages, noise.law.rows, noise.private, algorithm.draws_batches, weights
         )
+        bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
+        d, told = problem.data.client_sizes, algorithm.known(problem)
+        self.clients = arrays.ClientProblem(problem.reg, algorithm.steps(d), *bounds, told, d)
         self.constants = np.array(algorithm.constants(problem.n_parameters, plan), np.float64)
         self.workspace: Any = workspace(problem.rows)
         self.begin, self.rounds = self._engine.begin, self._engine.rounds

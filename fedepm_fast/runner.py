@@ -126,8 +126,8 @@ def run(
     engine : {"compiled", "reference"}, optional
         What computes the run: the compiled kernels, or NumPy, equation by equation. They draw
         the same random numbers and agree to rounding. By default "compiled", or "reference" for
-        an algorithm or objective of your own without kernels, and where clients or rows have
-        weights, of which kernels know nothing.
+        an algorithm or objective of your own without kernels, and where rows have weights, of
+        which kernels know nothing.
     client_weight : {"equal", "size"}
         How clients weigh in the objective, see `objectives.Problem`: alike, as in the paper, or by
         their rows (or sample weights). Private runs take "equal", and rows without weights, only.
@@ -350,10 +350,9 @@ def _engine(name: str | None, algorithm: Algorithm, problem: Problem) -> str:
         return name or "compiled"
     if name is None:
         return "reference"
-    if problem.is_weighted:
+    if problem.data.sample_weight is not None:
         raise ValueError(
-            "engine 'compiled' knows nothing of weights of clients or rows; engine='reference' "
-            "runs them"
+            "engine 'compiled' knows nothing of weights of rows; engine='reference' runs them"
         )
     raise ValueError(
         f"engine 'compiled' has no kernels for {type(algorithm).__name__} with the objective "

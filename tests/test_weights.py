@@ -6,7 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
-from problems import LOSSES, a_problem, data_for
+from problems import LOSSES, a_problem, data_for, small_data
+from runs import assert_agree, both
 from scipy import sparse
 
 from fedepm_fast import (
@@ -20,6 +21,8 @@ from fedepm_fast import (
     run,
     sweep,
 )
+from fedepm_fast._common.parameters import parameters
+from fedepm_fast.algorithms import ALGORITHMS
 from fedepm_fast.objectives import _curvature, as_objective
 from fedepm_fast.privacy import LaplaceMechanism
 
@@ -196,13 +199,13 @@ def test_gradients_of_some_clients(name, is_sparse, rng):
         problem.client_gradients([6], x)
 
 
-def test_runs_with_weights_are_the_reference_s():
+def test_runs_with_weights_of_rows_are_the_reference_s():
     data = data_for(Logistic())
     twos = np.full(data.n_samples, 2.0)
     heavy = FederatedData(data.features, data.labels, data.client_sizes, sample_weight=twos)
     quiet = {"mu0": 5.0, "noise": "none"}
     found = run(FedEPM(**quiet), data, rounds=3, client_weight="size")
-    assert found.engine == "reference" and found.objective["client_weight"] == "size"
+    assert found.engine == "compiled" and found.objective["client_weight"] == "size"
     problem = Problem(data, "logistic", "size")
     assert found.history["objective"][-1] == pytest.approx(problem.total_value(found.x))
     assert "client_weight" not in run(FedEPM(**quiet), data, rounds=1).objective
@@ -214,12 +217,32 @@ def test_runs_with_weights_are_the_reference_s():
         np.testing.assert_allclose(alike.x, plain.x, rtol=1e-12)
     table = sweep(Sweep(FedEPM(**quiet), heavy, trials=1, rounds=1)).to_pandas()
     assert table.engine.tolist() == ["reference"]
+    with pytest.raises(ValueError, match="engine 'compiled' knows nothing of weights of rows"):
+        run(FedEPM(**quiet), heavy, rounds=1, engine="compiled")
     for given in ({"data": heavy}, {"data": data, "client_weight": "size"}):
-        with pytest.raises(ValueError, match="engine 'compiled' knows nothing of weights"):
-            run(FedEPM(**quiet), rounds=1, engine="compiled", **given)
         private = FedEPM(mechanism=LaplaceMechanism(total_epsilon=5.0, public_scaling=True))
         with pytest.raises(ValueError, match="client_weight must be 'equal', and data without"):
             run(private, rounds=1, **given)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_clients_that_weigh_by_their_size_are_compiled(name, layout):
+    cls = ALGORITHMS[name]
+    quiet: dict[str, object] = {
+        "local_steps": 3,
+        "mu0": 20.0,
+        "noise": "none",
+        "participation": 0.6,
+    }
+    if "learning_rate" in parameters(cls):
+        quiet["learning_rate"] = 0.02
+    algorithm = cls(**{key: quiet[key] for key in parameters(cls).keys() & quiet.keys()})
+    data = small_data(7, 5)
+    if layout == "csr":
+        data = FederatedData(sparse.csr_array(data.features), data.labels, data.client_sizes)
+    for loss in ("logistic", "squared_hinge"):
+        assert_agree(*both(algorithm, data, objective=loss, client_weight="size", rounds=6))
 
 
 def test_clients_of_one_size_weigh_alike():

@@ -128,18 +128,31 @@ class Constants(NamedTuple):
 
 @functools.cache
 def epoch_stages(client: Any) -> tuple[Any, Any]:
-    """`aggregate` and `local_round`, given one client's objective.
-
-    They are for clients that weigh alike: kernels know of no weights.
-    """
+    """`aggregate` and `local_round`, given one client's objective."""
     from ..kernels._jit import device, stage
-    from ..kernels._parts import part
-    from ..kernels.engine import average_uploaded, batches_of, copy_into, reader
+    from ..kernels._parts import fill, part
+    from ..kernels.engine import batches_of, copy_into, reader
     from ..kernels.gradient_steps import gradient_step, squared_distance
     from ..kernels.local_steps import gradient_steps_kernel
     from ..kernels.sampling import order_into
 
     batch, whole, read = batches_of(client), gradient_steps_kernel(client), reader(Constants)
+
+    @stage
+    def aggregate(rows, problem, settings, key, given, state, tau):
+        x, count, total = state.x, state.n_uploaded[0], 0.0
+        fill(x, 0.0)
+        for r in range(count if count > 0 else state.Z.shape[0]):
+            i, weight = r, 1.0
+            if count > 0:
+                i = state.uploaded[r]
+                weight = problem.told[0, i]
+            total += weight
+            for j in range(x.size):
+                x[j] += weight * state.Z[i, j]
+        for j in range(x.size):
+            x[j] /= total
+        return True
 
     @device
     def walk(rows, problem, settings, key, state, tau, i, size, pull, order, words, g):
@@ -154,7 +167,7 @@ def epoch_stages(client: Any) -> tuple[Any, Any]:
             for first in range(0, d, size):
                 last = min(first + size, d)
                 batch(rows, i, order, first, last, w, problem.reg[i], g, state.work)
-                gradient_step(w, x, g, problem.told[1, i], pull, w)
+                gradient_step(w, x, g, state.rate[i], pull, w)
         return gap
 
     @stage
@@ -169,7 +182,10 @@ def epoch_stages(client: Any) -> tuple[Any, Any]:
         order, words, g = np.empty(most, np.int64), np.empty(most, np.uint64), np.empty_like(x)
         for r in range(S.size):
             i = S[r]
-            d, pull = problem.sizes[i], 0.0 if k.pull == 0.0 else k.pull * problem.told[2, i]
+            d, weight = problem.sizes[i], problem.told[0, i]
+            # F_i is f_i over the client's weight.
+            state.rate[i] = problem.told[1, i] / weight
+            pull = 0.0 if k.pull == 0.0 else weight * (k.pull * problem.told[2, i])
             if 0 < size < d:
                 own, memory = part(order, 0, d), part(words, 0, d)
                 gap = walk(rows, problem, settings, key, state, tau, i, size, pull, own, memory, g)
@@ -177,10 +193,10 @@ def epoch_stages(client: Any) -> tuple[Any, Any]:
                 finite &= abs(squared_distance(state.W[i], x)) < np.inf
             else:
                 finite &= whole(
-                    rows, problem.reg, part(S, r, r + 1), x, state.G, problem.told[1], pull,
+                    rows, problem.reg, part(S, r, r + 1), x, state.G, state.rate, pull,
                     settings.mu0, k.c, k.alpha, epochs, 1, tau * epochs, state.work, state.W,
                     state.mu,
                 )  # fmt: skip
         return finite
 
-    return average_uploaded, local_round
+    return aggregate, local_round

@@ -90,7 +90,7 @@ class Problem:
 
     @cached_property
     def is_weighted(self) -> bool:
-        """Whether rows have weights, or clients other ones than 1: kernels know of neither."""
+        """Whether rows have weights, or clients other ones than 1."""
         return any(map(self._weighs, range(len(self.client_weights))))
 
     def _weighs(self, i: int) -> bool:
@@ -363,8 +363,8 @@ class Problem:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether the compiled kernels have this objective: none has weights."""
-        return self.objective.has_kernels and not self.is_weighted
+        """Whether the compiled kernels have this objective: none has weights of rows."""
+        return self.objective.has_kernels and self.data.sample_weight is None
 
     @property
     def rows(self) -> ClientRows:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
+from numpy.typing import NDArray
 
 from .. import losses
 from .._engine_state import (
@@ -57,7 +58,7 @@ from ..losses._clients import _add
 from ..noise import gaussian_rows, laplace_rows
 from ..philox import wrapping
 from ..sampling import select_into
-from ._averages import average_selected, average_uploaded
+from ._averages import average_selected
 from ._client import ROWS, address_of, batches_of, objective, objective_of, pointed
 from ._clock import now
 from ._views import view_of
@@ -82,7 +83,6 @@ __all__ = [
     "Settings",
     "State",
     "average_selected",
-    "average_uploaded",
     "batches_of",
     "new_history",
     "new_state",
@@ -289,6 +289,8 @@ class Engine:
         Whether its scale is that of a mechanism.
     batches : bool
         Whether `local_round` calls what `batches_of` gives.
+    weights : ndarray of shape (m,), optional
+        The clients' in f, which their `reg` has in it; 1 by default.
     """
 
     def __init__(
@@ -299,11 +301,12 @@ class Engine:
         law: Any,
         private: bool,
         batches: bool = False,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
         self._rows = rows
-        self._pointed = () if JIT_DISABLED else pointed(rows, batches=batches)
+        self._pointed = () if JIT_DISABLED else pointed(rows, batches=batches, weights=weights)
         self._words: Any = None
-        evaluate = evaluate_kernel(objective_of(rows))
+        evaluate = evaluate_kernel(objective_of(rows, weights))
         upload = upload_kernel(_ROWS.get(law, law), private)
         self._stages = (select, aggregate, evaluate, local_round, upload)
 
@@ -386,7 +389,7 @@ def _warm() -> None:
     _loop()
     uploads = itertools.product(_ROWS.values(), (False, True))
     for compiled in (
-        select, average_selected, average_uploaded, evaluate_kernel(objective),
+        select, average_selected, evaluate_kernel(objective),
         *(upload_kernel(*kind) for kind in uploads),
     ):  # fmt: skip
         _pointer(compiled)

@@ -9,13 +9,15 @@ import functools
 import weakref
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from .. import losses
-from .._jit import JIT_DISABLED, stage
+from .._jit import JIT_DISABLED, device, stage
 from ..losses._batches import batch_objective, buffer_of
 from ..losses._clients import client_kernels
 from ._views import field, integers, vector, view_of, whole
@@ -32,6 +34,8 @@ class Rows(NamedTuple):
     """Address of the function compiled of `_batch_entry`; 0 for stages that take no batches."""
     buffer: int = 0
     """Address of the words of the arrays of `buffer_of`."""
+    weights: int = 0
+    """Address of the clients' weights; 0 where all are 1."""
 
 
 ROWS = view_of(Rows(0, 0))
@@ -43,11 +47,27 @@ def _entry(layout: str, loss: losses.Loss) -> Any:
     objective = client_kernels(layout, loss).objective
 
     @stage
-    def client(rows, i, w, n, reg, want, gradient, work, size):
+    def client(rows, i, w, n, reg, want, gradient, work, size, weights):
         at, to, spare = vector(w, n), vector(gradient, n), vector(work, size)
-        return objective(whole(rows), i, at, reg, want, to, spare)
+        own = _own_weight(weights, i)
+        value = objective(whole(rows), i, at, reg / own, want, to, spare)
+        return _weighed(own, value, want, to)
 
     return client
+
+
+@device
+def _own_weight(weights, i):
+    return 1.0 if weights == 0 else vector(weights, i + 1)[i]
+
+
+@device
+def _weighed(own, value, want, gradient):
+    """A client's value, times its weight, and in place its gradient."""
+    if own != 1.0 and want:
+        for j in range(gradient.size):
+            gradient[j] *= own
+    return own * value
 
 
 @functools.cache
@@ -56,26 +76,31 @@ def _batch_entry(layout: str, loss: losses.Loss) -> Any:
     objective = batch_objective(layout, loss)
 
     @stage
-    def batch(rows, buffer, i, order, first, last, w, n, reg, gradient, work, size):
+    def batch(rows, buffer, i, order, first, last, w, n, reg, gradient, work, size, weights):
         chosen, at = integers(order, last), vector(w, n)
         to, spare, memory = vector(gradient, n), vector(work, size), whole(buffer)
-        return objective(whole(rows), memory, i, chosen, first, last, at, reg, to, spare)
+        own, all_rows = _own_weight(weights, i), whole(rows)
+        value = objective(all_rows, memory, i, chosen, first, last, at, reg / own, to, spare)
+        return _weighed(own, value, True, to)
 
     return batch
 
 
 _I64, _F64 = types.int64, types.float64
-_NUMBERS = _I64, _I64, _I64, _F64, types.boolean, _I64, _I64, _I64
-_BATCH_NUMBERS = _I64, _I64, _I64, _I64, _I64, _I64, _F64, _I64, _I64, _I64
+_NUMBERS = _I64, _I64, _I64, _F64, types.boolean, _I64, _I64, _I64, _I64
+_BATCH_NUMBERS = _I64, _I64, _I64, _I64, _I64, _I64, _F64, _I64, _I64, _I64, _I64
 
 
 _pointed: weakref.WeakKeyDictionary[losses.ClientRows, Any] = weakref.WeakKeyDictionary()
 
 
-def pointed(rows: losses.ClientRows, *, batches: bool = False) -> tuple[Any, ...]:
+def pointed(
+    rows: losses.ClientRows, *, batches: bool = False, weights: NDArray[np.float64] | None = None
+) -> tuple[Any, ...]:
     """The words that stages are given as rows, and what must live as long.
 
-    With `batches` they are for one engine alone, which has a buffer of its own.
+    With `batches` they are for one engine alone, which has a buffer of its own. `weights` are the
+    clients', all 1 by default.
     """
     found = _pointed.get(rows)
     if found is None:
@@ -85,16 +110,19 @@ def pointed(rows: losses.ClientRows, *, batches: bool = False) -> tuple[Any, ...
         words = kind.packed(arrays)
         both = Rows(address_of(compiled), words.ctypes.data)
         found = _pointed[rows] = ROWS.packed(both), words, arrays, compiled
-    if not batches:
-        return found
-    buffer = buffer_of(rows)
-    kinds = view_of(rows.arrays, "rows"), view_of(buffer, "buffer")
-    entry = _batch_entry(rows.layout, rows.loss)
-    compiled = entry.get_compile_result(types.float64(*kinds, *_BATCH_NUMBERS))
-    words = kinds[1].packed(buffer)
-    client, arrays = found[0][:2].tolist()
-    every = Rows(client, arrays, address_of(compiled), words.ctypes.data)
-    return ROWS.packed(every), words, buffer, compiled, found
+    every, held = Rows(*found[0].tolist()), [found]
+    if batches:
+        buffer = buffer_of(rows)
+        kinds = view_of(rows.arrays, "rows"), view_of(buffer, "buffer")
+        entry = _batch_entry(rows.layout, rows.loss)
+        compiled = entry.get_compile_result(types.float64(*kinds, *_BATCH_NUMBERS))
+        words = kinds[1].packed(buffer)
+        every = every._replace(batch=address_of(compiled), buffer=words.ctypes.data)
+        held += [words, buffer, compiled]
+    if weights is not None:
+        every = every._replace(weights=weights.ctypes.data)
+        held.append(weights)
+    return found if every.batch == every.weights == 0 else (ROWS.packed(every), *held)
 
 
 def address_of(compiled: Any) -> int:
@@ -106,24 +134,31 @@ def address_of(compiled: Any) -> int:
 class _Plain:
     """A client's objective, and that of its batches, without compilation."""
 
-    def __init__(self, rows: losses.ClientRows) -> None:
+    def __init__(self, rows: losses.ClientRows, weights: NDArray[np.float64] | None) -> None:
         self._whole = losses.objective_device(rows)
         self._some = batch_objective(rows.layout, rows.loss)
         self._buffer = buffer_of(rows)
+        self._weights = np.ones(rows.n_clients) if weights is None else weights
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._whole(*arguments)
+    def __call__(self, rows: Any, i: Any, w: Any, reg: Any, want: Any, *to: Any) -> Any:
+        own = self._weights[i]
+        return _weighed(own, self._whole(rows, i, w, reg / own, want, *to), want, to[0])
 
-    def batch(self, rows: Any, *arguments: Any) -> Any:
-        return self._some(rows, self._buffer, *arguments)
+    def batch(
+        self, rows: Any, i: Any, order: Any, first: Any, last: Any, w: Any, reg: Any, *to: Any
+    ) -> Any:
+        own = self._weights[i]
+        value = self._some(rows, self._buffer, i, order, first, last, w, reg / own, *to)
+        return _weighed(own, value, True, to[0])
 
 
-def objective_of(rows: losses.ClientRows) -> Any:
+def objective_of(rows: losses.ClientRows, weights: NDArray[np.float64] | None = None) -> Any:
     """``value = f(rows, i, w, reg, want, gradient, work)`` for use in stages.
 
-    As of `losses.client_kernel`, but of the rows that stages are given.
+    As of `losses.client_kernel`, but of the rows that stages are given, and times the client's
+    weight, which `reg` has in it.
     """
-    return _Plain(rows) if JIT_DISABLED else objective
+    return _Plain(rows, weights) if JIT_DISABLED else objective
 
 
 def batches_of(client: Any) -> Any:
@@ -157,17 +192,17 @@ def objective(
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i64, double = ir.IntType(64), ir.DoubleType()
         view, number, _, weight, wanted, *_ = args
-        function, arrays = (field(context, builder, ROWS, view, k) for k in range(2))
+        function, arrays, own = (field(context, builder, ROWS, view, k) for k in (0, 1, 4))
         point, slope, spare = (
             context.make_array(sig.args[k])(context, builder, args[k]) for k in (2, 5, 6)
         )
         at, to, scratch = (builder.ptrtoint(a.data, i64) for a in (point, slope, spare))
-        kind = ir.FunctionType(double, [i64, i64, i64, i64, double, ir.IntType(8), *[i64] * 3])
+        kind = ir.FunctionType(double, [i64, i64, i64, i64, double, ir.IntType(8), *[i64] * 4])
         return builder.call(
             builder.inttoptr(function, kind.as_pointer()),
             [
                 arrays, number, at, point.nitems, weight, builder.zext(wanted, ir.IntType(8)),
-                to, scratch, spare.nitems,
+                to, scratch, spare.nitems, own,
             ],
         )  # fmt: skip
 
@@ -187,19 +222,21 @@ def batch(
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i64, double = ir.IntType(64), ir.DoubleType()
         view, number, _, begin, end, _, weight, *_ = args
-        arrays, function, buffer = (field(context, builder, ROWS, view, k) for k in (1, 2, 3))
+        arrays, function, buffer, own = (
+            field(context, builder, ROWS, view, k) for k in range(1, 5)
+        )
         numbers, point, slope, spare = (
             context.make_array(sig.args[k])(context, builder, args[k]) for k in (2, 5, 7, 8)
         )
         of, at, to, scratch = (
             builder.ptrtoint(a.data, i64) for a in (numbers, point, slope, spare)
         )
-        kind = ir.FunctionType(double, [*[i64] * 8, double, *[i64] * 3])
+        kind = ir.FunctionType(double, [*[i64] * 8, double, *[i64] * 4])
         return builder.call(
             builder.inttoptr(function, kind.as_pointer()),
             [
                 arrays, buffer, number, of, begin, end, at, point.nitems, weight, to, scratch,
-                spare.nitems,
+                spare.nitems, own,
             ],
         )  # fmt: skip
 

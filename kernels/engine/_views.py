@@ -157,18 +157,18 @@ def whole(typingctx: Any, view: Any) -> Any:
     return types.Tuple(view.kinds)(view), codegen
 
 
-def _of_one_dimension(dtype: Any) -> Any:
-    @intrinsic
-    def of(typingctx: Any, address: Any, size: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            data, items = args
-            return _array(context, builder, sig.return_type, data, items, [items], [_I64(_WORD)])
-
-        return types.Array(dtype, 1, "C")(types.int64, types.int64), codegen
-
-    return of
+@intrinsic
+def vector(typingctx: Any, address: Any, size: Any) -> Any:
+    """The float64 array of that size at an address."""
+    return types.Array(types.float64, 1, "C")(types.int64, types.int64), _of_one_dimension
 
 
-#: ``vector(address, size)`` and ``integers(address, size)``: the array of float64, or of int64,
-#: of that size at an address.
-vector, integers = _of_one_dimension(types.float64), _of_one_dimension(types.int64)
+@intrinsic
+def integers(typingctx: Any, address: Any, size: Any) -> Any:
+    """The int64 array of that size at an address."""
+    return types.Array(types.int64, 1, "C")(types.int64, types.int64), _of_one_dimension
+
+
+def _of_one_dimension(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    data, items = args
+    return _array(context, builder, sig.return_type, data, items, [items], [_I64(_WORD)])

@@ -76,6 +76,7 @@ def test_weights_are_those_of_the_problem(name, batch, weighted, client_weight):
     )
     want = as_in_the_papers(algorithm, problem, 5, seed=9)
     got = run(algorithm, data, client_weight=client_weight, rounds=5, seed=9)
+    assert got.engine == ("reference" if weighted else "compiled")
     np.testing.assert_allclose(got.history["x"], want, rtol=1e-11, atol=1e-13)
 
 
