@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import tempfile
 from typing import Any
 
 import numpy as np
 import pytest
+from dying import dying
 from full_disk import full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import small_data
 from scipy.optimize import minimize
 
-from fedepm_fast import FedADMM, FedDyn, FedEPM, FederatedData, FedPD, Scaffold, make_problem
+from fedepm_fast import FedADMM, FedDyn, FedEPM, FederatedData, FedPD, Scaffold, make_problem, run
 from fedepm_fast.federation.client import Client, ClientState, UploadRefused
 from fedepm_fast.federation.server import Server
 from fedepm_fast.objectives import ClientProblem
@@ -260,6 +262,60 @@ def test_who_lost_what_it_kept_is_refused_until_it_joins_again():
     federation.join(i)
     for _ in range(4):
         play(federation, "aaa")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        dataclasses.replace(ALGORITHM, noise="standardized", epsilon=50.0),
+        FedADMM(participation=0.5, local_steps=3, r0=0.5),
+    ],
+    ids=["scaffold", "fedadmm"],
+)
+def test_however_often_all_are_killed_they_follow_a_run(algorithm, tmp_path):
+    kills, rng = 0, np.random.default_rng(0)
+    while killed(int(rng.integers(10, 60)), algorithm, tmp_path, 8):
+        kills += 1
+    assert kills > 10
+    with Server(algorithm, M, N, seed=SEED, path=tmp_path / "server") as server:
+        want = run(algorithm, DATA, seed=SEED, rounds=8, engine="reference")
+        np.testing.assert_array_equal(server.x, want.x)
+
+
+def killed(calls: int, algorithm: Any, folder: Any, rounds: int) -> bool:
+    """Whether a process that attends to a federation is killed before so many rounds."""
+    child = os.fork()
+    if child == 0:  # whatever happens, it does not return
+        try:
+            dying(calls)
+            attend(algorithm, folder, rounds)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def attend(algorithm: Any, folder: Any, rounds: int) -> None:
+    """A server and its clients, whose states are in files, until so many rounds have ended."""
+    server = Server(algorithm, M, N, seed=SEED, path=folder / "server")
+    clients = [
+        make_client(i, algorithm, gradient=own_problem(i), path=folder / f"client-{i}")
+        for i in range(M)
+    ]
+    for i in np.setdiff1d(np.arange(M), server.members).tolist():
+        state, upload = clients[i].join(START)
+        clients[i].remember(state)
+        server.join(i, upload, told=clients[i].told)
+    while server.tau < rounds:
+        tau, x, _ = server.open_round()
+        for i in server.awaited.tolist():
+            state, upload = clients[i].train(clients[i].recall(), x, tau, **server.message(i))
+            clients[i].remember(state)  # before it is sent
+            server.receive(tau, i, upload)
+        server.close_round()
 
 
 def test_who_lost_what_no_sum_counts_on_begins_anew():
