@@ -135,6 +135,8 @@ class FedEPMStrategy(Strategy):
                 receive = self._received(arrays, metrics)
             except Exception as error:  # whatever a client may send
                 server.reject(client, str(error))
+                if server.algorithm.keeps:  # it may have lost that: asked who it is, it joins again
+                    self._client_of.pop(node, None)
             else:
                 receive(metrics.get("round"), client)
         accepted = server.close_round()

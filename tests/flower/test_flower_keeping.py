@@ -105,6 +105,23 @@ def test_clients_that_lost_what_they_kept_join_again(tmp_path, caplog):
         server.close()
 
 
+def test_a_client_that_loses_what_it_kept_meanwhile_joins_again(caplog):
+    nodes, federation = grid(), strategy()
+    federation.start(nodes, START, num_rounds=6)
+    server = federation.restore(START)
+    for context in nodes.contexts.values():
+        for record in list(context.state):
+            del context.state[record]
+    federation.start(nodes, START, num_rounds=1)
+    assert server.tau == 7
+    refused = caplog.text.count("it has lost what it kept after round")
+    assert refused > 0
+    caplog.clear()
+    federation.start(nodes, START, num_rounds=4)
+    assert caplog.text.count("it has lost what it kept after round") == 0
+    assert len(server.members) == M
+
+
 def test_a_client_that_tells_nothing_is_rejected(caplog):
     honest = app(SCAFFOLD)
 
