@@ -10,6 +10,7 @@ kappa the damping that `_surrogates.Surrogates` finds. One class for each way to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
@@ -43,8 +44,8 @@ class Quadratics(Protocol):
     stretches: bool
     """Whether steps may be longer where the last one found less curvature than M_i has."""
 
-    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
-        """``1/2 sum |d_i|^2`` in M_i and in B_i, over the clients `S` and their `steps` (s, n)."""
+    def forms(self, S: Clients, steps: Array) -> tuple[Array, Array]:
+        """``1/2 |d_i|^2`` in M_i and in B_i of the clients `S` and their `steps` (s, n): (s,)."""
 
     def minimiser(self, X: Array, G: Array, kappa: float) -> Array:
         """Where the sum of all clients' models is least, shape (n,)."""
@@ -85,8 +86,8 @@ class Common:
     ) -> None:  # fmt: skip
         self.m, self.coordinates, self.lam, self._ens = m, coordinates, lam, solve
 
-    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
-        form = 0.5 * float((self.coordinates.to(steps) ** 2).sum())
+    def forms(self, S: Clients, steps: Array) -> tuple[Array, Array]:
+        form = 0.5 * (self.coordinates.to(steps) ** 2).sum(axis=1)
         return form, form
 
     def uploads(self, X: Array, G: Array, kappa: float) -> Array:
@@ -144,13 +145,14 @@ class Hessians:
         self.B = np.ascontiguousarray(bounds, np.float64)
         self.M = self.B.copy()
 
-    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
-        in_m = in_b = 0.0
+    def forms(self, S: Clients, steps: Array) -> tuple[Array, Array]:
+        in_m, in_b = np.empty((2, len(S)))
         for first in range(0, len(S), self._block):
-            some, d = S[first : first + self._block], steps[first : first + self._block]
+            part = slice(first, first + self._block)
+            some, d = S[part], steps[part]
             products = d[:, self._rows] * d[:, self._columns] * self._twice
-            in_m += float(np.einsum("sk,sk->", products, self.M[some]))
-            in_b += float(np.einsum("sk,sk->", products, self._bound[some]))
+            in_m[part] = np.einsum("sk,sk->s", products, self.M[some])
+            in_b[part] = np.einsum("sk,sk->s", products, self._bound[some])
         return in_m / 2, in_b / 2
 
     @property
@@ -233,13 +235,12 @@ class Secants:
         self.count = np.zeros(m, np.int64)
         self._correct_all()
 
-    def forms(self, S: Clients, steps: Array) -> tuple[float, float]:
-        in_m = in_b = 0.0
-        for i, step in zip(S, steps, strict=True):
-            plain = float(step * step @ self.B[i])
+    def forms(self, S: Clients, steps: Array) -> tuple[Array, Array]:
+        in_m, in_b = np.empty((2, len(S)))
+        for k, (i, step) in enumerate(zip(S, steps, strict=True)):
+            in_b[k] = step * step @ self.B[i]
             along = self._wide[i] @ step
-            in_m += self._scale[i] * plain - float(along @ self._core[i] @ along)
-            in_b += plain
+            in_m[k] = self._scale[i] * in_b[k] - along @ self._core[i] @ along
         return in_m / 2, in_b / 2
 
     def minimiser(self, X: Array, G: Array, kappa: float) -> Array:
@@ -279,11 +280,14 @@ class Secants:
         # Of one size, for the last steps of a run are shorter than the first by ten digits.
         size = np.sqrt((s * y).sum(axis=1))[:, None]
         s, y = s / size, y / size
-        # The last turn says how much of the bound there is, in coordinates in which that is 1.
+        # The last turn says how much of the bound there is, in coordinates in which that is 1: at
+        # most, by its own length, and at least, along the step. Runs take half as many rounds with
+        # their geometric mean as with the first, which is safest, and fewer than with the other.
         # Where nothing bends, in a column that the client has no entry of, nothing turns.
-        B = self.B[i]
-        share = float(y[-1] / np.where(B > 0, B, np.inf) @ y[-1]) / float(s[-1] @ y[-1])
-        self._scale[i] = scale = min(max(share, 1e-3), 1.0)
+        B, bend = self.B[i], float(s[-1] @ y[-1])
+        most = float(y[-1] / np.where(B > 0, B, np.inf) @ y[-1]) / bend
+        least = bend / float(s[-1] * B @ s[-1])
+        self._scale[i] = scale = min(max(math.sqrt(most * least), 1e-3), 1.0)
         inside = s @ y.T
         lower = np.tril(inside, -1)
         block = np.block([[scale * (s * B) @ s.T, lower], [lower.T, -np.diag(np.diag(inside))]])

@@ -32,6 +32,11 @@ _LIMIT = 1e12
 #: below 2 it lowers f all the same where the models hold. Only while a step bends f by more than
 #: this part of it: at the end models are true.
 _LONGEST, _BENT = 1.25, 1e-6
+#: Where some take part a point is no further from a client's x_i than this part of the way that it
+#: had come to there, if its model along that step has less than the next part of the bound: a flat
+#: model says nothing of what lies ahead, and it is not asked at once. But no step is cut to less
+#: than the last part of it.
+_REACH, _FLAT, _CUT = 0.6, 1e-3, 0.1
 #: Sums of objectives are known to this part of them.
 ROUNDING = 1e-13
 #: No point is a server's that is so many times f/m at the start above the best one.
@@ -59,7 +64,7 @@ class Surrogates:
         self.tol, self.calm = tol, calm
         self.X = np.tile(start, (m, 1))
         self.G, self.F = np.zeros((m, n)), np.zeros(m)
-        self.x = start.copy()
+        self.x, self.start = start.copy(), start.copy()
         self.models: Quadratics | None = None
         #: kappa; rounds that promised next to nothing; whether the last point was refused; f/m at
         #: the start.
@@ -92,13 +97,33 @@ class Surrogates:
             x = self.best.copy()
         if self.stretch > 1.0 and bool(np.all(self.x == self.X)):
             x = self.x + self.stretch * (x - self.x)
-        # Of the step that damping makes small, what it would be without.
+        # Of a step that damping makes small, or that is cut, what it would be without.
         promised = (1.0 + kappa) * self.models.length(x - self.x, kappa)
         scale = max(self.unit, abs(self.least)) or 1.0
         small = promised <= self.tol * scale and not self.refused
         self.quiet = self.quiet + 1 if small else 0
-        self.x = x
-        return x
+        self.x = self._within_reach(x)
+        return self.x
+
+    def _within_reach(self, x: Array) -> Array:
+        """That point, or one before it: no flat model is followed too far; see `_REACH`."""
+        assert self.models is not None
+        if not self.models.bounded or not np.ptp(self.X, axis=0).any():
+            return x  # models of one point: all clients checked it at once
+        everyone = np.arange(len(self.X))
+        in_m, in_b = self.models.forms(everyone, x - self.X)
+        reach = _REACH**2 * self.models.forms(everyone, self.X - self.start)[1]
+        flat = np.flatnonzero((in_m < _FLAT * in_b) & (in_b > reach) & (reach > 0))
+        if not len(flat):
+            return x
+        # |last - x_i + share*step|^2 in B_i is the reach: a quadratic equation for each of them.
+        last = self.best if self.refused else self.x
+        whole = self.models.forms(flat, np.tile(x - last, (len(flat), 1)))[1]
+        behind = self.models.forms(flat, last - self.X[flat])[1]
+        half = (in_b[flat] - whole - behind) / 2
+        root = np.sqrt(np.maximum(half**2 + whole * (reach[flat] - behind), 0.0))
+        share = float(((root - half) / np.where(whole > 0, whole, np.inf)).min())
+        return np.asarray(last + min(max(share, _CUT), 1.0) * (x - last))
 
     @property
     def converged(self) -> bool:
@@ -133,7 +158,7 @@ class Surrogates:
         with np.errstate(over="ignore", invalid="ignore"):
             excess = float((values - before - (self.G[S] * steps).sum(axis=1)).sum())
             finite = np.isfinite(excess) and bool(np.isfinite(gradients).all())
-        in_m, in_b = self.models.forms(S, steps)
+        in_m, in_b = (float(form.sum()) for form in self.models.forms(S, steps))
         slack = ROUNDING * float(np.abs(before).sum())
         held = finite and excess <= in_m + self.kappa * in_b + slack
         if held:
@@ -182,7 +207,7 @@ class Surrogates:
         estimate = float((self.F + (self.G * steps).sum(axis=1)).sum())
         if len(others):
             assert self.models is not None
-            estimate += self.models.forms(others, steps[others])[0]
+            estimate += float(self.models.forms(others, steps[others])[0].sum())
         return estimate / len(self.F)
 
     # Who comes and goes ------------------------------------------------------------------
@@ -218,7 +243,7 @@ class Surrogates:
         numbers = [self.kappa, self.quiet, self.refused, self.unit, self.least, self.stretch]
         arrays = {
             "X": self.X, "G": self.G, "F": self.F, "x": self.x, "best": self.best,
-            "waits": self.waits,
+            "start": self.start, "waits": self.waits,
             "numbers": np.array(numbers, np.float64),
         }  # fmt: skip
         own = {} if self.models is None else self.models.state()
@@ -226,8 +251,8 @@ class Surrogates:
 
     def restore(self, state: Mapping[str, Any], models: Quadratics | None) -> None:
         """Go on from what `state` gave; `models` is None if nothing had been heard yet."""
-        self.X, self.G, self.F, self.x, self.best = (
-            np.array(state[name], np.float64) for name in ("X", "G", "F", "x", "best")
+        self.X, self.G, self.F, self.x, self.best, self.start = (
+            np.array(state[name], np.float64) for name in ("X", "G", "F", "x", "best", "start")
         )
         kappa, quiet, refused, unit, least, self.stretch = np.asarray(state["numbers"]).tolist()
         self.kappa, self.quiet, self.refused = kappa, int(quiet), bool(refused)

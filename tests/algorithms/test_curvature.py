@@ -23,6 +23,7 @@ from fedepm_fast import (
 from fedepm_fast.algorithms._coordinates import Coordinates, coordinates_of
 from fedepm_fast.algorithms._quadratics import Common
 from fedepm_fast.algorithms._surrogates import LEAST_DAMPING, Surrogates
+from fedepm_fast.objectives._curvature import unpacked
 
 ZOO = zoo()
 METRICS = {"whitened": "dense", "columns": "columns", "given": "identity"}
@@ -267,6 +268,35 @@ def test_with_a_number_for_eta_it_is_fedepm_with_a_small_mu(lam):
     ours = CurvatureFedEPM(coordinates="given", lam=lam)
     want, got = (run(a, data, objective=objective, rounds=15) for a in (paper, ours))
     np.testing.assert_allclose(got.history["x"], want.history["x"], rtol=0, atol=1e-9)
+
+
+def test_no_point_is_beyond_the_reach_of_a_flat_model():
+    """A client's step in its bound is at most 0.6 of the way from the start to where it was, if its
+    Hessian there has less than a thousandth of the bound along it; or a tenth of the step."""
+    A, _, sizes = rows([60] * 6, 4, 0)
+    labels = (A[:, 0] + 0.5 * A[:, 1] > 0).astype(float)
+    problem = Problem(FederatedData(A, labels, sizes), loss("logistic", 0.0))
+    own, server = begun(CurvatureFedEPM(participation=0.5), problem)
+    turns, models, cut = [np.array([0, 2, 4]), np.array([1, 3, 5])], server.models, 0
+
+    def lengths(steps, matrices):
+        return np.array([d @ unpacked(m, 4) @ d for d, m in zip(steps, matrices, strict=True)])
+
+    for tau in range(40):
+        last = server.best.copy() if server.refused else server.x.copy()
+        free = models.minimiser(server.X, server.G, damping(server))
+        X, M, B = server.X.copy(), models.M.copy(), models.B
+        x = answer(own, server, problem, turns[tau % 2])
+        if np.allclose(x, free):
+            continue
+        share = np.linalg.norm(x - last) / np.linalg.norm(free - last)
+        np.testing.assert_allclose(x, last + share * (free - last), rtol=1e-6, atol=1e-9)
+        flat = lengths(free - X, M) < 1e-3 * lengths(free - X, B)
+        far = lengths(x - X, B) > 0.6**2 * lengths(X, B) * (1 + 1e-6)
+        assert 0.1 * (1 - 1e-6) <= share < 1
+        assert abs(share - 0.1) < 1e-6 or not (flat & far).any()
+        cut += 1
+    assert cut > 0 and server.F.sum() < 1e-3
 
 
 # What it is told, and what it tells -------------------------------------------------------
