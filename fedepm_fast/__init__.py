@@ -1,6 +1,6 @@
 """FedEPM, the exact penalty method for federated learning, with compiled kernels.
 
-``run(algorithm, data)`` runs FedEPM, SFedAvg or SFedProx; `fedepm_fast.kernels` holds the
+``run(algorithm, data)`` runs FedEPM, or what went before it; `fedepm_fast.kernels` holds the
 kernels for use in other code; ``fedepm run`` does it all from the command line.
 """
 

@@ -49,7 +49,7 @@ def make_problem(
 
     Parameters
     ----------
-    algorithm : FedEPM, SFedAvg or SFedProx
+    algorithm : Algorithm
     data : FederatedData
     objective : str or Objective
     client_weight : {"equal", "size"}
@@ -89,8 +89,8 @@ def run(
     Parameters
     ----------
     algorithm : Algorithm
-        What to run, with its parameters: `FedEPM`, `SFedAvg`, `SFedProx`, `Scaffold` or one of
-        your own.
+        What to run, with its parameters: `FedEPM`, or another of `fedepm_fast.algorithms`, or one
+        of your own.
     data : FederatedData
         The clients' rows.
     objective : str or Objective

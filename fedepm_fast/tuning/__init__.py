@@ -66,7 +66,7 @@ def tune(
 
     Parameters
     ----------
-    algorithm : FedEPM, SFedAvg or SFedProx
+    algorithm : Algorithm
         Parameters that are not tuned, and the values to start from. What follows from the data
         (FedEPM's `lam` and `eta`) does so from all of them, in every fold alike.
     data : FederatedData
