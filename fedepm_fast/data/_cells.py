@@ -148,6 +148,11 @@ class Cells:
         self._length += 1
         self.__dict__.pop("numbers", None)
 
+    @property
+    def are_decimals(self) -> bool:
+        """Whether all cells are numbers or missing, and most of them decimals: none is a word."""
+        return self._floats is not None and self._may_be_decimals and self._length > 0
+
     def _held(self) -> Any:
         return None if self._floats is None else self._floats[: self._length]
 

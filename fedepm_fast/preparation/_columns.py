@@ -220,6 +220,8 @@ class WordColumn(Column):
         if self._fast is not None:
             if np.isnan(self._fast).all():
                 return "missing"
+            if isinstance(self._cells, Cells) and self._cells.are_decimals:
+                return "numeric"  # without a look at the text
             first = next(cell for cell in self._cells if not self._is_missing(cell))
             return "boolean" if first.lower() in TRUTH else "numeric"
         held = [cell for cell in self._coded[1] if not self._is_missing(cell)]
