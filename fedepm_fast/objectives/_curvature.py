@@ -300,10 +300,14 @@ def _largest_square(problem: Problem, i: int) -> float:
         # LAPACK stops at what is not finite, a run says more.
         return float(np.linalg.eigvalsh(gram)[-1]) if np.isfinite(gram).all() else np.inf
 
+    root = np.sqrt(weights)
+
     def product(u: Array) -> Array:
+        if a.shape[0] < a.shape[1]:  # of ``VAA'V``, which has the same: vectors are shorter
+            return np.asarray(root * (a @ (a.T @ (root * u.ravel()))))
         return np.asarray(a.T @ (weights * (a @ u.ravel())))
 
-    n = a.shape[1]
+    n = min(a.shape)
     return largest_eigenvalue(LinearOperator((n, n), matvec=product, dtype=np.float64))
 
 
