@@ -145,6 +145,7 @@ class Newton(Surrogates):
             self.waits[:] = True
         there = np.isfinite(values)
         S, values, gradients = S[there], values[there], gradients[there]
-        self.models.update(S, self.x - self.X[S], gradients - self.G[S], hessians)
+        sent = {i: hessian for i, hessian in hessians.items() if i in S}
+        self.models.update(S, self.x - self.X[S], gradients - self.G[S], sent)
         self.waits[S], self.X[S], self.F[S], self.G[S] = False, self.x, values, gradients
         return True

@@ -107,10 +107,8 @@ class ClientModels:
                 for row, answer in zip(rows.tolist(), said, strict=True)
                 if answer.curvature is not None
             }
-            self.server.receive(
-                rows, values, np.array([answer.gradient for answer in said]),
-                hessians if np.isfinite(values).all() else {},
-            )  # fmt: skip
+            gradients = np.array([answer.gradient for answer in said])
+            self.server.receive(rows, values, gradients, hessians)
             self.times[accepted] += 1
         if silent:
             self.server.quiet = -1  # the next point is none that all have been asked about

@@ -462,19 +462,25 @@ def test_where_nothing_bends_fednl_has_no_next_point_until_someone_else_joins(on
     assert np.isfinite(server.open_round().x).all()
 
 
-def test_fednl_keeps_the_model_of_a_client_whose_objective_overflows():
+@pytest.mark.parametrize("curvature", [None, np.eye(5)[np.triu_indices(5)]])
+def test_fednl_keeps_the_model_of_a_client_whose_objective_overflows(curvature):
     federation = Federation(FedNL(), objective=ROUND)
     server = federation.server()
     federation.join(server)
     tau, x, clients, _ = server.open_round()
+    at_start = server._clients.server.models.M.copy()
+    sent = at_start.copy()
     for i in clients.tolist():
         answer = federation.clients[i].answer(x, due=True)
         if i == 2:
-            answer = Answer(np.inf, np.zeros(5), None)
+            answer = Answer(np.inf, np.zeros(5), curvature)
+        else:
+            sent[i] = answer.curvature
         assert server.receive(tau, i, answer)
     server.close_round()
     models = server._clients.server
     assert (models.X[2] == 0).all() and (models.X[[0, 1, 3, 4, 5]] == x).all()
+    assert (sent == models.models.M).all() and (sent != at_start).any(axis=1).sum() == 5
     assert not server.converged
     federation.converge(server)
     np.testing.assert_allclose(server.x, optimum(federation, range(M)), atol=1e-6)
