@@ -48,6 +48,10 @@ class CommonRate(LocalSteps, abstract=True):
         """Bounds of the clients' curvature, shape (m,), that ``"lipschitz"`` keeps to."""
         return problem.lipschitz()
 
+    def added_curvature(self, problem: Problem) -> float:
+        """What a proximal term adds to the curvature that every client's steps are taken on."""
+        return 0.0
+
     def told(self, problem: Problem) -> Array:
         return self.rate_scale * own_rates(self.learning_rate, problem, self.bounds)[None]
 
@@ -73,7 +77,8 @@ class CommonRate(LocalSteps, abstract=True):
             return "a smaller rate_scale makes the local steps stable"
         # A gradient step is stable up to twice the inverse of the curvature.
         steps = self.known(problem)[self.tells.index("rate")] / self.divisor(0)
-        share = float((steps * self.bounds(problem)).max()) / 2.0
+        bounds = self.bounds(problem) + self.added_curvature(problem)
+        share = float((steps * bounds).max()) / 2.0
         if share <= 1.0:
             return "the local steps are stable with this learning_rate"
         most = self.rate_scale / share

@@ -75,8 +75,8 @@ class FedProx(Epochs):
             return own_bounds("prox", problem) / problem.client_weights
         return np.ones(len(problem.data.client_sizes))
 
-    def bounds(self, problem: Problem) -> Array:
-        return super().bounds(problem) + self.share * self.curvatures(problem)
+    def added_curvature(self, problem: Problem) -> float:
+        return self.share * float(self.curvatures(problem).max())
 
     def told(self, problem: Problem) -> Array:
         return np.vstack([super().told(problem), self.curvatures(problem)])
@@ -84,6 +84,8 @@ class FedProx(Epochs):
     def agreed(self, told: Array) -> Array:
         found = super().agreed(told)
         found[2] = told[2].max()
+        if self.learning_rate == LIPSCHITZ:
+            found[1] = 1.0 / (1.0 / found[1] + self.share * found[2] / self.rate_scale)
         return found
 
     def numbers_received(self, n: int, taken_part: int) -> int:

@@ -19,7 +19,7 @@ from scipy import sparse
 from fedepm_fast import FederatedData, GivenRandomness, make_problem, run, run_callables
 from fedepm_fast.algorithms import ALGORITHMS, FedAvg, FedProx, Scaffold
 from fedepm_fast.federation.client import Client
-from fedepm_fast.objectives import Problem
+from fedepm_fast.objectives import Problem, as_objective
 
 KINDS = {"fedavg": FedAvg(), "fedprox": FedProx(prox=0.3)}
 
@@ -215,6 +215,20 @@ def test_a_proximal_term_as_strong_as_the_largest_curvature(batch, engine):
         by_bound = replace(algorithm, learning_rate="lipschitz", rate_scale=0.5)
         rates = by_bound.known(problem)[1]
         np.testing.assert_allclose(rates, 0.5 / (1.4 * largest), rtol=1e-12)
+
+
+def test_the_largest_row_and_the_largest_curvature_may_be_of_two_clients():
+    lone = np.vstack([[[9.0, 0.0]], np.zeros((9, 2))])  # of mean square 8.1, batches of 1: 81
+    data = FederatedData.from_clients([(lone, np.ones(10)), (np.full((10, 2), 3.0), np.ones(10))])
+    objective = as_objective("least_squares", beta=0.0)
+    algorithm = FedProx(prox_scale=2.0, batch_size=1, learning_rate="lipschitz", rate_scale=0.7)
+    problem = make_problem(algorithm, data, objective)
+    np.testing.assert_allclose(problem.lipschitz(), [8.1, 18.0])
+    np.testing.assert_allclose(
+        algorithm.known(problem)[1:], [[0.7 / (81.0 + 36.0)] * 2, [18.0] * 2]
+    )
+    too_long = replace(algorithm, learning_rate=2.2 / (81.0 + 36.0), rate_scale=1.0)
+    assert too_long.advice(problem).startswith("a rate_scale of 0.91 or less makes")
 
 
 def test_a_proximal_term_keeps_the_limit_nearer_to_the_optimum():
