@@ -59,11 +59,11 @@ class ClientState(NamedTuple):
 
 
 class Client:
-    """A client of FedEPM, or of any other algorithm but CurvatureFedEPM.
+    """A client of FedEPM, or of any other algorithm but CurvatureFedEPM and FedNL.
 
     Parameters
     ----------
-    algorithm : FedEPM, or any other but CurvatureFedEPM
+    algorithm : FedEPM, or any other but CurvatureFedEPM and FedNL
         The parameters, the same as the server's.
     gradient : callable or ClientProblem
         The gradient of f_i: a point of shape (n,) to an array of that shape and dtype. It may have

@@ -44,7 +44,7 @@ class Server(Rounds[float, Round]):
 
     Parameters
     ----------
-    algorithm : FedEPM, or any other but CurvatureFedEPM
+    algorithm : FedEPM, or any other but CurvatureFedEPM and FedNL
         The parameters, the same for server and clients. With a mechanism every upload comes with
         the scale of its noise, which is public; see `aggregation` for what it is used for.
     clients : int

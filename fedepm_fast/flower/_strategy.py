@@ -27,7 +27,7 @@ POLL = 1.0
 
 
 class FedEPMStrategy(Strategy):
-    """FedEPM, or any other algorithm but CurvatureFedEPM, as a Flower strategy.
+    """FedEPM, or any other algorithm but CurvatureFedEPM and FedNL, as a Flower strategy.
 
     In every Flower round, nodes that the strategy has not met are asked for their client's
     number and first upload; the server aggregates all members' last uploads and selects;
@@ -36,7 +36,7 @@ class FedEPMStrategy(Strategy):
 
     Parameters
     ----------
-    algorithm : FedEPM, or any other but CurvatureFedEPM
+    algorithm : FedEPM, or any other but CurvatureFedEPM and FedNL
         The parameters; clients that have others answer with an error. Of a mechanism, name and
         clip: a private client's budget is its own.
     clients : int
