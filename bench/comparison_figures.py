@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from comparison_report import COSTS, OURS, PERCENT, Cell, order, profile, wrong
+from comparison_costs import COSTS, OURS, PERCENT, Cell, order, profile, wrong
 
 from fedepm_fast import plots
 

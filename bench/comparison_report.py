@@ -8,9 +8,22 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from comparison_costs import (
+    COSTS,
+    OURS,
+    PERCENT,
+    Cell,
+    costs,
+    key,
+    median,
+    medians,
+    order,
+    profile,
+    wrong,
+)
 from comparison_runs import (
     LOCAL_STEPS,
     ROUNDS,
@@ -18,70 +31,13 @@ from comparison_runs import (
     SHARES,
     TUNING_SEEDS,
     VALUES,
-    WRONG_SEEDS,
     contenders,
     settings,
 )
 
 from fedepm_fast.algorithms import Size
 
-Cell = dict[str, Any]
 BEGIN, END = "<!-- comparison -->", "<!-- end of the comparison -->"
-#: What a run costs: its key in cells, what it is called, and the unit that tables have.
-COSTS = {
-    "rounds": ("rounds", 1.0, ""),
-    "gradients": ("gradients of a client", 1.0, ""),
-    "seconds": ("local time", 1e3, " ms"),
-    "bytes": ("bytes of a client", 1e-3, " kB"),
-}
-PERCENT = ("1 %", "0.01 %")
-OURS = ("curvature", "fedepm", "paper")
-
-
-def order(cells: Iterable[Cell]) -> dict[str, str]:
-    """Names and labels of the contenders, FedEPM's first, then by name."""
-    found = {cell["contender"]: cell["label"] for cell in cells}
-    names = sorted(found, key=lambda name: (OURS.index(name) if name in OURS else 9, name))
-    return {name: found[name] for name in names}
-
-
-def costs(cells: Iterable[Cell], cost: str, share: int) -> Any:
-    """What each run of the cells cost to get there, inf where it did not; shape (runs,)."""
-    found = [run[cost][share] for cell in cells for run in cell["runs"]]
-    return np.array([math.inf if value is None else value for value in found])
-
-
-def key(cell: Cell) -> tuple[Any, ...]:
-    """The setting of a cell."""
-    return cell["problem"], cell["clients"], cell["coordinates"], cell["participation"]
-
-
-class Profile(NamedTuple):
-    """Performance profiles (Dolan and More 2002): shares of instances within a factor."""
-
-    ratios: dict[str, Any]
-    """Of each contender, its cost over the least of all, sorted; inf where it failed."""
-
-    def at(self, name: str, factor: float) -> float:
-        """The share of the instances on which it was within that factor of the best."""
-        return float((self.ratios[name] <= factor).mean())
-
-
-def profile(cells: Sequence[Cell], cost: str, share: int) -> Profile:
-    """Profiles over all settings and seeds; an instance that nobody finishes is none's."""
-    table = {
-        name: np.concatenate([
-            costs([cell], cost, share)
-            for cell in sorted((c for c in cells if c["contender"] == name), key=key)
-        ])
-        for name in order(cells)
-    }  # fmt: skip
-    best = np.min(list(table.values()), axis=0)
-    with np.errstate(invalid="ignore"):  # all took none, or nobody finished
-        ratios = {name: np.where(mine == best, 1.0, mine / best) for name, mine in table.items()}
-    for mine in ratios.values():
-        mine[~np.isfinite(best)] = math.inf
-    return Profile({name: np.sort(np.nan_to_num(r, nan=math.inf)) for name, r in ratios.items()})
 
 
 # Tables ---------------------------------------------------------------------------------------
@@ -133,7 +89,7 @@ def by(cells: Sequence[Cell], field: str, share: int = 1) -> str:
         for value in values:
             mine = [c for c in cells if c["contender"] == name and c[field] == value]
             rounds = costs(mine, "rounds", share)
-            middle = np.quantile(rounds, 0.5, method="inverted_cdf")
+            middle = median(rounds)
             text = percent(np.isfinite(rounds).mean())
             row.append(text + (f", {middle:.0f}" if math.isfinite(middle) else ""))
         rows.append(row)
@@ -170,15 +126,9 @@ def write_csv(cells: Sequence[Cell], path: Path) -> None:
 
 def winners(cells: Sequence[Cell], cost: str, share: int) -> dict[tuple[Any, ...], list[str]]:
     """By setting, those with the least median cost; nobody where no median is finite."""
-    medians: dict[tuple[Any, ...], dict[str, float]] = defaultdict(dict)
-    for cell in cells:
-        found = costs([cell], cost, share)
-        medians[key(cell)][cell["contender"]] = float(
-            np.quantile(found, 0.5, method="inverted_cdf")
-        )
     return {
         setting: [n for n, v in of.items() if v == min(of.values()) < math.inf]
-        for setting, of in medians.items()
+        for setting, of in medians(cells, cost, share).items()
     }
 
 
@@ -202,10 +152,7 @@ def losses(cells: Sequence[Cell]) -> list[str]:
     for share in (0, 1):
         for cost in COSTS:
             text = f"{COSTS[cost][0]} to {PERCENT[share]}"
-            of = defaultdict(dict)
-            for cell in cells:
-                median = np.quantile(costs([cell], cost, share), 0.5, method="inverted_cdf")
-                of[key(cell)][cell["contender"]] = float(median)
+            of = medians(cells, cost, share)
             behind = {s: v for s, v in of.items() if v[name] > min(v.values())}
             if not behind:
                 lines.append(f"* {text}: none has less in any of the {len(of)} settings.")
@@ -214,15 +161,21 @@ def losses(cells: Sequence[Cell]) -> list[str]:
             for v in behind.values():
                 for other, value in v.items():
                     who[other] += value == min(v.values())
-            ratios = sorted(v[name] / min(v.values()) for v in behind.values())
-            worst = max(behind, key=lambda s: behind[s][name] / min(behind[s].values()))
             first = sorted(who.items(), key=lambda item: -item[1])
             named = ", ".join(f"{labels[n]} in {k}" for n, k in first if k)
-            lines.append(
-                f"* {text}: others have less in {len(behind)} of {len(of)} settings ({named}), by "
-                f"a factor of {ratios[len(ratios) // 2]:.3g} in the median and "
-                f"{ratios[-1]:.3g} at worst ({said(worst)})."
-            )
+            line = f"* {text}: others have less in {len(behind)} of {len(of)} settings ({named})"
+            ratios = {s: v[name] / min(v.values()) for s, v in behind.items()}
+            there = {s: ratio for s, ratio in ratios.items() if math.isfinite(ratio)}
+            if there:
+                worst = max(there, key=lambda s: there[s])
+                line += (
+                    f", by a factor of {sorted(there.values())[len(there) // 2]:.3g} in the median "
+                    f"and {there[worst]:.3g} at worst ({said(worst)})"
+                )
+            if len(there) < len(ratios):
+                line += f"; in {len(ratios) - len(there)} of these it does not get there"
+                line += ", which the factors leave out" if there else ""
+            lines.append(f"{line}.")
     return lines
 
 
@@ -277,21 +230,6 @@ def _of(cells: Sequence[Cell], name: str) -> list[Cell]:
     return [cell for cell in cells if cell["contender"] == name]
 
 
-def wrong(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-    """Of each contender with a parameter: rounds to 1 % where it is wrong, and as tuned.
-
-    Arrays of the same runs, inf where they do not get there, by the factor.
-    """
-    found: dict[str, dict[str, list[float]]] = {}
-    for cell in cells:
-        if cell["wrong"]:
-            mine = found.setdefault(cell["contender"], defaultdict(list))
-            tuned = [run["rounds"] for run in cell["runs"][: len(WRONG_SEEDS)]]
-            for factor, rounds in {"1": tuned, **cell["wrong"]}.items():
-                mine[factor] += [math.inf if r[0] is None else r[0] for r in rounds]
-    return {n: {f: np.array(v) for f, v in of.items()} for n, of in found.items()}
-
-
 def sensitivity(cells: Sequence[Cell]) -> str:
     """Shares that still reach 1 %, and the factor in rounds, where the parameter is wrong."""
     rows, found, labels = [], wrong(cells), order(cells)
@@ -306,7 +244,7 @@ def sensitivity(cells: Sequence[Cell]) -> str:
         for factor in ("0.1", "10"):
             kept = np.isfinite(of["1"])
             ratio = np.maximum(of[factor][kept], 1) / np.maximum(of["1"][kept], 1)
-            middle = np.quantile(ratio, 0.5, method="inverted_cdf") if len(ratio) else math.inf
+            middle = median(ratio) if len(ratio) else math.inf
             slower.append(f"{middle:.3g}" if math.isfinite(middle) else "-")
         rows.append([*row, " and ".join(slower)])
     header = ["", "parameter", "reach 1 %, tuned", "a tenth", "ten times",

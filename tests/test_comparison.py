@@ -26,14 +26,14 @@ def bench():
     before = {*sys.modules}
     found = {
         name: importlib.import_module(f"comparison_{name}")
-        for name in ("problems", "runs", "report", "figures")
+        for name in ("problems", "runs", "costs", "report", "figures")
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(found["runs"], "SEEDS", (0, 1, 2))
         patch.setattr(found["runs"], "VALUES", 5)
         patch.setattr(found["runs"], "WRONG_SEEDS", (0, 1))
-        for name in ("SEEDS", "WRONG_SEEDS"):
-            patch.setattr(found["report"], name, getattr(found["runs"], name))
+        patch.setattr(found["report"], "SEEDS", found["runs"].SEEDS)
+        patch.setattr(found["costs"], "WRONG_SEEDS", found["runs"].WRONG_SEEDS)
         yield found
     sys.path.remove(str(BENCH))
     for name in {*sys.modules} - before:
@@ -166,3 +166,24 @@ def test_profiles_by_hand(bench):
     assert wins == {("p", 1, "raw", 1.0): ["b"]}
     assert bench["report"].complete([*cells, {**cells[0], "clients": 2}], ("a", "b")) == cells
     assert bench["report"].percent(0.999) == "99.9 %" and bench["report"].percent(0.0) == "0 %"
+
+
+def test_where_it_loses_by_hand(bench):
+    def cell(name, rounds, clients):
+        runs = [{key: [rounds, None] for key in bench["costs"].COSTS}]
+        return {"problem": "p", "clients": clients, "coordinates": "raw", "participation": 1.0,
+                "contender": name, "label": name, "runs": runs}  # fmt: skip
+
+    cells = [cell("curvature", 6, 10), cell("a", 4, 10), cell("curvature", None, 100)]
+    lines = bench["report"].losses([*cells, cell("a", 2, 100)])
+    assert lines[0] == (
+        "* rounds to 1 %: others have less in 2 of 2 settings (a in 2), by a factor of 1.5 in the "
+        "median and 1.5 at worst (p, 10 clients, raw columns, participation 1); in 1 of these it "
+        "does not get there, which the factors leave out."
+    )
+    assert lines[4] == "* rounds to 0.01 %: none has less in any of the 2 settings."
+    lost = bench["report"].losses([cells[2], cell("a", 2, 100)])[0]
+    assert lost == (
+        "* rounds to 1 %: others have less in 1 of 1 settings (a in 1); in 1 of these it does not "
+        "get there."
+    )
