@@ -1,4 +1,7 @@
-"""Every run that there are kernels for, on next to no data, so that all of them are compiled."""
+"""Every run that there are kernels for, on next to no data, so that all of them are compiled.
+
+But for batches: of each loss and layout their gradients are compiled where they are first used.
+"""
 
 from __future__ import annotations
 
