@@ -218,7 +218,7 @@ def described(cells: Sequence[Cell]) -> str:
         each = float(algorithm.gradients_per_round(np.array([100]))[0])
         counted = "at most " * ("gradients" in algorithm.keeps)
         numbers = resolved.numbers_sent(n, 2) - resolved.numbers_sent(n, 1)
-        sent = "its model" if numbers < 1.5 * n else "its gradient and Hessian"
+        sent = "a vector like x" if numbers < 1.5 * n else "its gradient and Hessian"
         more = f"; keeps {', '.join(algorithm.keeps)}" if algorithm.keeps else ""
         tunes = f"`{contender.tunes}`" if contender.tunes else "nothing"
         of = f"{label}: `{type(algorithm).__name__}`"
@@ -279,7 +279,8 @@ def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
         f"failed where it is not there after {ROUNDS} rounds; medians and quartiles (in brackets) "
         "are over all runs, a dash stands for those that failed. Gradients, bytes (both ways) and "
         "local time are those of a client, the mean of all; times are of the machine that made "
-        "this page, beside whatever else it did." + spent(cells),
+        "this page, beside whatever else it did. Clients that send Hessians form them with NumPy, "
+        "called from Python; what all others do in a round is compiled as a whole." + spent(cells),
         described(cells),
         "## What to choose",
         "Who gets to 0.01 % most often, and who costs least on most of the instances (a setting "

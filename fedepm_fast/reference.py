@@ -187,7 +187,7 @@ class Reference:
 
 
 class ModelStages(Reference):
-    """The stages of a run whose server keeps a model of each client: `CurvatureFedEPM`.
+    """The stages of a run whose server keeps a model of each client: `CurvatureFedEPM`, `FedNL`.
 
     With `compiled` the clients' objectives and gradients are those of the kernels, and so is ENS;
     without it they are the equations in NumPy. All else is linear algebra of the server.
