@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.parameters import Around, param, real
+from .._common.rounding import at_most
 from ..objectives import Problem
 from ._base import Algorithm
 from ._operators import penalty_parameter
@@ -77,7 +78,7 @@ class Averaging(LocalSteps, abstract=True):
         most = 2 * (2 * self.local_steps) ** 0.5 / scaled.max()
         if self.learning_rate <= most:
             return "the local steps are stable with this learning_rate"
-        return f"a learning_rate of {most:.2g} or less makes the local steps stable"
+        return f"a learning_rate of {at_most(most)} or less makes the local steps stable"
 
     def steps(self, sizes: NDArray[np.int64]) -> Array:
         """``learning_rate * d_i`` of every client, shape (s,)."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._common.parameters import Around, number_or, param, real
+from .._common.rounding import at_most
 from ..objectives import Problem
 from ._averaging import LocalSteps
 from ._views import Array, AtClients
@@ -82,7 +83,7 @@ class CommonRate(LocalSteps, abstract=True):
         if share <= 1.0:
             return "the local steps are stable with this learning_rate"
         most = self.rate_scale / share
-        return f"a rate_scale of {most:.2g} or less makes the local steps stable"
+        return f"a rate_scale of {at_most(most)} or less makes the local steps stable"
 
 
 def own_rates(learning_rate: float | str, problem: Problem, bounds: Any = None) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.parameters import Around, choice, integer, param, real
+from .._common.rounding import at_least
 from ..objectives import Problem
 from ._base import PRESETS, Algorithm, PrivacyPlan
 from ._operators import penalty_parameter
@@ -129,11 +130,10 @@ class FedADMM(Algorithm):
         # up to 2/curvature.
         divisor = self.divisor or problem.n_clients
         enough = 0.75 * problem.mean_curvature() / (divisor * h.mean())
-        unit = 10.0 ** (math.floor(math.log10(max(enough, 1e-300))) - 1)
-        enough = float(f"{math.ceil(enough / unit) * unit:.2g}")  # not rounded down
-        if sigma[0] / h[0] >= enough:
+        least = at_least(enough)
+        if sigma[0] / h[0] >= float(least):
             return "the server's step is stable with this r0"
-        return f"r0={enough:g} makes the server's step stable"
+        return f"r0={least} makes the server's step stable"
 
     def aggregate(self, server: AtServer) -> Array:
         sigma = server.told["sigma"]

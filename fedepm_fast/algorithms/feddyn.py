@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._common.parameters import Around, number_or, param, real
+from .._common.rounding import at_most
 from ..objectives import Problem
 from ._averaging import Constants, LocalSteps
 from ._base import PrivacyPlan
@@ -95,7 +96,10 @@ class FedDyn(LocalSteps):
         rate, alpha = self.known(problem)
         bound = alpha + (problem.lipschitz() if problem.has_lipschitz else 0.0)
         if (rate * bound).max() > 2.0:
-            return f"a learning_rate of {2 / bound.max():.2g} or less makes the local steps stable"
+            most = at_most(2 / bound.max())
+            if not problem.has_lipschitz:
+                return f"a learning_rate below {most} is needed, how far is not known"
+            return f"a learning_rate of {most} or less makes the local steps stable"
         return "with a larger prox_scale, or a smaller learning_rate, rounds go less far"
 
     def iterates(self, clients: AtClients, row: int) -> Iterator[Array]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.parameters import Around, choice, param, real
+from .._common.rounding import at_least
 from .._common.validation import check_choice
 from ..mechanisms import (
     LARGEST,
@@ -179,7 +180,7 @@ class FedEPM(Algorithm):
         )
         if self.mu0 >= enough:
             return "the local steps are stable with this mu0"
-        return f"a penalty parameter mu0 of {enough:.2g} or more makes the local steps stable"
+        return f"a penalty parameter mu0 of {at_least(enough)} or more makes the local steps stable"
 
     def aggregate(self, server: AtServer) -> Array:
         lam, eta = self.weights

@@ -228,7 +228,7 @@ def test_the_largest_row_and_the_largest_curvature_may_be_of_two_clients():
         algorithm.known(problem)[1:], [[0.7 / (81.0 + 36.0)] * 2, [18.0] * 2]
     )
     too_long = replace(algorithm, learning_rate=2.2 / (81.0 + 36.0), rate_scale=1.0)
-    assert too_long.advice(problem).startswith("a rate_scale of 0.91 or less makes")
+    assert too_long.advice(problem).startswith("a rate_scale of 0.9 or less makes")
 
 
 def test_a_proximal_term_keeps_the_limit_nearer_to_the_optimum():

@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from fedepm_fast import DivergenceWarning, FederatedData, SFedAvg, make_problem, run
+from fedepm_fast._common.rounding import at_most
 from fedepm_fast.algorithms import FedDyn
 from fedepm_fast.objectives import as_objective
 from fedepm_fast.participation import clients_per_round, select
@@ -202,11 +203,14 @@ def test_it_says_what_makes_it_stable():
     data, objective = with_loss("logistic", beta=0.1)
     problem = make_problem(FedDyn(), data, objective)
     most = 2 / (problem.lipschitz().max() + 3)
-    with pytest.warns(DivergenceWarning, match=f"a learning_rate of {most:.2g} or less makes"):
+    with pytest.warns(DivergenceWarning, match=f"a learning_rate of {at_most(most)} or less makes"):
         run(FedDyn(learning_rate=5 * most, prox=3.0), data, objective=objective, rounds=60)
     assert "a larger prox_scale" in FedDyn(learning_rate=0.9 * most, prox=3.0).advice(problem)
     counts = make_problem(FedDyn(), *with_loss("poisson"))
     assert "a larger prox_scale" in FedDyn(learning_rate=5.0, prox=0.1).advice(counts)
+    assert "a learning_rate below 20 is needed" in FedDyn(learning_rate=50.0, prox=0.1).advice(
+        counts
+    )
 
 
 def test_what_it_needs_it_asks_for():
