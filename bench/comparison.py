@@ -18,13 +18,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: all cores ar
 
 import argparse
 import sys
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import comparison_runs as runs
-from comparison_report import complete, report, write_page
+from comparison_report import BEGIN, END, complete, has_marks, report, write_page
 
 #: What `--quick` does.
 QUICK = ("label skew 1", "breast cancer"), (10,)
@@ -49,6 +50,15 @@ def warm_up(names: tuple[str, ...], half: int) -> None:
             runs.run(runs.contenders()[name].algorithm, on, 0, most=1)
 
 
+def chosen_among(known: Iterable[str], given: str, option: str) -> tuple[str, ...]:
+    """The names that were given, separated by commas; all of them where none was."""
+    names, every = tuple(filter(None, given.split(","))), tuple(known)
+    for name in names:
+        if name not in every:
+            sys.exit(f"{option} must be of {', '.join(every)}, got {name}")
+    return names or every
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -64,9 +74,13 @@ def main() -> None:
     parser.add_argument("--algorithms", default="", help="names, separated by commas")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    names = tuple(filter(None, options.algorithms.split(","))) or tuple(runs.contenders())
-    options.folder.mkdir(parents=True, exist_ok=True)
+    names = chosen_among(runs.contenders(), options.algorithms, "--algorithms")
     todo = groups(options.quick, options.only)
+    if not todo:
+        sys.exit(f"--only names none of {', '.join(sorted({s.problem for s in runs.settings()}))}")
+    if options.page and not has_marks(options.page):
+        sys.exit(f"--page must be a file with the marks {BEGIN} and {END}, got {options.page}")
+    options.folder.mkdir(parents=True, exist_ok=True)
     if not options.report:
         work(todo, options.folder, names, options.jobs)
     loaded = runs.load(options.folder, names, [setting for group in todo for setting in group])

@@ -92,7 +92,7 @@ def sensitivity(cells: Sequence[Cell], path: Path) -> None:
             factors.plot([low, high], [at, at], color=colour, linewidth=1.6)
             factors.plot(middle, at, marker, color=colour, markersize=7, mec="white", mew=0.5)
     shares.set_yticks(range(len(rows)), [labels[name] for name in rows])
-    shares.set_ylim(len(rows) - 0.5, -0.5)
+    shares.set_ylim(max(len(rows), 1) - 0.5, -0.5)  # none where nothing has a parameter
     shares.set_xlim(-0.03, 1.03)
     shares.set_xlabel("share of the runs that reach 1 %")
     factors.set_xscale("log")

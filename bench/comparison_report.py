@@ -38,6 +38,9 @@ from comparison_runs import (
 from fedepm_fast.algorithms import Size
 
 BEGIN, END = "<!-- comparison -->", "<!-- end of the comparison -->"
+MARKED = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.S)
+#: The style of the documentation's figures on dark pages.
+DARK = Path(__file__).parents[1] / "docs" / "dark.mplstyle"
 
 
 # Tables ---------------------------------------------------------------------------------------
@@ -194,6 +197,8 @@ def advice(cells: Sequence[Cell]) -> str:
     chosen = [c for c in COSTS if c != "seconds"]
     for rho in sorted({cell["participation"] for cell in cells}):
         for among, names in (("all", list(labels)), ("those that send no Hessians", light)):
+            if not names:
+                continue
             here = [c for c in cells if c["participation"] == rho and c["contender"] in names]
             reach = {n: np.isfinite(costs(_of(here, n), "rounds", 1)).mean() for n in names}
             sure = [n for n in names if reach[n] >= max(reach.values()) - 0.005]
@@ -255,6 +260,8 @@ def sensitivity(cells: Sequence[Cell]) -> str:
 def edges(cells: Sequence[Cell]) -> str:
     """Whether the grids were wide enough."""
     tuned = [cell["tuned"]["at_end"] for cell in cells if cell["tuned"]]
+    if not tuned:
+        return "none of these has one"
     return f"{percent(float(np.mean(tuned)))} of the tuned values are at an end of their grid"
 
 
@@ -292,9 +299,7 @@ def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
         f"{len(chosen)} (several may share the least):",
         best_in(cells),
         images("profiles"),
-        "## Where FedEPM loses",
-        "FedEPM (curvature) beside the best of the other algorithms, by the medians of a setting:",
-        "\n".join(losses(cells)),
+        *_beside_the_best(cells),
         "## By participation, coordinates, clients and problem",
         "Share of the runs that reach 0.01 %, and the median of their rounds over all runs.",
         *(by(cells, field) for field in ("participation", "coordinates", "clients", "problem")),
@@ -306,6 +311,17 @@ def text(cells: Sequence[Cell], images: Callable[[str], str]) -> str:
         images("sensitivity"),
     ]
     return "\n\n".join(parts)
+
+
+def _beside_the_best(cells: Sequence[Cell]) -> list[str]:
+    """The section about FedEPM with eta the curvature, where it and another one were run."""
+    if not {"curvature"} < {*order(cells)} - {*OURS[1:]}:
+        return []
+    return [
+        "## Where FedEPM loses",
+        "FedEPM (curvature) beside the best of the other algorithms, by the medians of a setting:",
+        "\n".join(losses(cells)),
+    ]
 
 
 def complete(cells: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
@@ -329,6 +345,11 @@ def report(cells: Sequence[Cell], folder: Path) -> str:
     return text(cells, lambda name: f"({folder / f'{name}.png'})")
 
 
+def has_marks(page: Path) -> bool:
+    """Whether there is such a page, with a place for the text."""
+    return page.is_file() and MARKED.search(page.read_text(encoding="utf-8")) is not None
+
+
 def write_page(cells: Sequence[Cell], page: Path) -> None:
     """The text between the marks of a page, and its figures beside the page's others."""
     from comparison_figures import FIGURES, WORDS
@@ -338,11 +359,10 @@ def write_page(cells: Sequence[Cell], page: Path) -> None:
         path = page.parent / "images" / f"which-{name}.png"
         path.parent.mkdir(exist_ok=True)
         FIGURES[name](cells, path)
-        with style.context(str(page.parent / "dark.mplstyle")):
+        with style.context(str(DARK)):
             FIGURES[name](cells, path.with_stem(f"{path.stem}-dark"))
         return f"![{WORDS[name]}](images/{path.name})"
 
     before = page.read_text(encoding="utf-8")
-    pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.S)
     found = f"{BEGIN}\n\n{text(cells, image)}\n\n{END}"
-    page.write_text(pattern.sub(lambda _: found, before), encoding="utf-8")
+    page.write_text(MARKED.sub(lambda _: found, before), encoding="utf-8")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import importlib
 import math
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -187,3 +189,44 @@ def test_where_it_loses_by_hand(bench):
         "* rounds to 1 %: others have less in 1 of 1 settings (a in 1); in 1 of these it does not "
         "get there."
     )
+
+
+def test_a_few_contenders_are_reported_too(bench, cells, tmp_path):
+    for names in (("scaffold",), ("curvature",), ("paper", "sfedavg")):
+        some = [cell for cell in cells if cell["contender"] in names]
+        found = bench["report"].report(some, tmp_path)
+        assert "## Where FedEPM loses" not in found and "## What to choose" in found
+        assert f"{len(names)} contenders" in found
+
+
+def test_a_page_anywhere_is_written_between_its_marks(bench, cells, tmp_path):
+    report = bench["report"]
+    page = tmp_path / "page.md"
+    assert not report.has_marks(page)
+    page.write_text("before\n")
+    assert not report.has_marks(page)
+    page.write_text(f"before\n{report.BEGIN}\n{report.END}\nafter\n")
+    assert report.has_marks(page)
+    report.write_page(cells, page)
+    found = page.read_text()
+    assert found.startswith("before\n") and found.endswith("after\n") and "4 contenders" in found
+    assert {p.name for p in (tmp_path / "images").iterdir()} == {
+        f"which-{name}{dark}.png" for name in ("profiles", "sensitivity") for dark in ("", "-dark")
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--algorithms", "fedavgg"], "^--algorithms must be of .*, paper, fedepm, .*, got fedavgg$"),
+        (["--only", "mnist"], "^--only names none of Adult, breast cancer, .*sparse CSR$"),
+        (["--page", "no.md"], "^--page must be a file with the marks .*, got no.md$"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_before_any_work(options, message, tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(BENCH / "comparison.py"), str(tmp_path / "cells"), *options],
+        capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1 and re.search(message, done.stderr.strip())
+    assert not (tmp_path / "cells").exists()
