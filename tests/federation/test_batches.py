@@ -37,6 +37,14 @@ def make_client(algorithm: Any, gradient: Any, i: int) -> Client:
     return Client(algorithm, gradient, index=i, clients=M, features=N, samples=size, seed=SEED)
 
 
+@pytest.mark.parametrize("kind", [FedAvg, FedProx])
+def test_of_what_clients_tell_alone_becomes_what_a_run_knows(kind):
+    algorithm = kind(batch_size=2, rate_scale=0.5)
+    problem = make_problem(algorithm, DATA)
+    told = [list(make_client(algorithm, of_rows(problem, i), i).told.values()) for i in range(M)]
+    np.testing.assert_array_equal(algorithm.agreed(np.transpose(told)), algorithm.known(problem))
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=["fedavg", "fedprox"])
 @pytest.mark.parametrize("kind", [Gradient, of_rows], ids=["callable", "rows"])
 def test_batches_are_those_of_a_run(algorithm, kind):
