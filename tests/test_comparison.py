@@ -218,7 +218,7 @@ def test_a_page_anywhere_is_written_between_its_marks(bench, cells, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--algorithms", "fedavgg"], "^--algorithms must be of .*, paper, fedepm, .*, got fedavgg$"),
+        (["--algorithms", "fedavgg"], "^--algorithms must be of .*, paper, .*, got fedavgg$"),
         (["--only", "mnist"], "^--only names none of Adult, breast cancer, .*sparse CSR$"),
         (["--page", "no.md"], "^--page must be a file with the marks .*, got no.md$"),
     ],
