@@ -82,7 +82,8 @@ def warning_of(result: Result) -> str:
 def _rounds(result: Result) -> str:
     if "local_steps" not in result.algorithm:
         return str(result.rounds)
-    return f"{result.rounds} ({result.iterations} local iterations)"
+    unit = "epochs" if "batch_size" in result.algorithm else "iterations"
+    return f"{result.rounds} ({result.iterations} local {unit})"
 
 
 def manner_of(a: Mapping[str, Any]) -> str:
@@ -92,8 +93,25 @@ def manner_of(a: Mapping[str, Any]) -> str:
     elif "local_steps" not in a:
         kind = "Hessians of all clients at the server"
     else:
-        kind = f"{a['preset']} preset, local steps {a['local_steps']}"
+        kind = f"{a['preset']} preset, {_local_work(a)}"
     return f"{kind}, participation {a['participation']:g}"
+
+
+def _local_work(a: Mapping[str, Any]) -> str:
+    """What a described algorithm does at a client, with the parameters that decide it."""
+    if "batch_size" in a:
+        rows = "of all rows" if a["batch_size"] is None else f"of batches of {a['batch_size']} rows"
+        work = f"local epochs {a['local_steps']} {rows}"
+    else:
+        work = f"local steps {a['local_steps']}"
+    for name, scale, word in (
+        ("learning_rate", "rate_scale", "learning rate"), ("prox", "prox_scale", "prox"),
+    ):  # fmt: skip
+        if scale in a:
+            times = "" if a[scale] == 1 else f" x {a[scale]:g}"
+            value = a[name] if isinstance(a[name], str) else f"{a[name]:g}"
+            work += f", {word} {value}{times}"
+    return work
 
 
 def number(value: float) -> str:
@@ -113,7 +131,9 @@ def objective_text(o: Mapping[str, Any]) -> str:
         text += f", no intercept added, beta {o['beta']:g}"
         if o["regularizer"] is not None:
             text += f" (weight {o['regularizer']} per client)"
-    return text + (f", delta {o['delta']:g}" if "delta" in o else "")
+    text += f", delta {o['delta']:g}" if "delta" in o else ""
+    # Where it is not said, all clients weigh alike.
+    return text + (", clients weighed by size" if o.get("client_weight") == "size" else "")
 
 
 def _noise(a: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from problems import small_data
 
 from fedepm_fast import DivergenceWarning, FedEPM, FederatedData, Result, SFedAvg, datasets, run
 from fedepm_fast._words import advice_on
+from fedepm_fast.algorithms import FedAvg, FedProx
 from fedepm_fast.data.partition import EqualParts
 from fedepm_fast.privacy import LaplaceMechanism
 from fedepm_fast.privacy.defaults import private_settings
@@ -254,9 +255,9 @@ def test_numbers_of_a_run_that_ended_above_its_start(tmp_path):
         assert found.reasons == ("objective_and_gradient_rise",)
         told = "f(x)/m = 1.547 after round 3, 0.6931 at the start, 0.5617 at its best (round 2)"
         assert told in found.warning and told in " ".join(str(found).split())
-        assert "mu0 of 10 or more" in found.warning  # which helps
+        assert "mu0 of 11 or more" in found.warning  # which helps
         assert found.start_objective == pytest.approx(3 * math.log(2), rel=1e-14)
-    assert run(FedEPM(mu0=10.0), data, seed=0).mean_objective < 0.5
+    assert run(FedEPM(mu0=11.0), data, seed=0).mean_objective < 0.5
     found.save(tmp_path / "r.npz")
     assert Result.load(tmp_path / "r.npz").warning == found.warning
 
@@ -305,3 +306,14 @@ def test_what_can_help_is_said_whether_a_parameter_is_proposed_or_not():
     assert advice_on(FedEPM(mu0=1e-3), problem).startswith("a penalty parameter mu0 of ")
     for algorithm in (stable, FedEPM(mu0=1e-3)):
         assert advice_on(algorithm, problem).endswith("fewer local_steps can help")
+
+
+def test_batches_rates_and_weights_are_in_the_words():
+    data = small_data()
+    text = str(run(FedAvg(batch_size=3, rate_scale=0.5), data, rounds=2, client_weight="size"))
+    assert "local epochs 5 of batches of 3 rows, learning rate lipschitz x 0.5" in " ".join(
+        text.split()
+    )
+    assert "2 (10 local epochs)" in text and "clients weighed by size" in " ".join(text.split())
+    whole = " ".join(str(run(FedProx(learning_rate=0.1), data, rounds=1)).split())
+    assert "local epochs 5 of all rows, learning rate 0.1, prox" in whole

@@ -188,8 +188,8 @@ class Algorithm:
 
     def _check_mechanism(self, mechanism: Any) -> None:
         raise ValueError(
-            f"mechanism must be None for {type(self).__name__}: it takes many gradients at hidden "
-            "points, whose sensitivity has no closed form; use FedEPM, or clip whole updates"
+            f"mechanism must be None for {type(self).__name__}: no sensitivity of what its clients "
+            "send is proved; use FedEPM, or clip whole updates"
         )
 
     def resolve(self, problem: Sized) -> Self:

@@ -92,6 +92,8 @@ class Epochs(CommonRate, abstract=True):
         found = super().advice(problem)
         if not found.startswith("the local steps are stable"):
             return found
+        if self.batch_size is not None:
+            return "batches leave noise, and clients that differ drift apart: a smaller rate_scale"
         return "clients that differ drift apart in many steps: a smaller rate_scale holds them"
 
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:

@@ -226,7 +226,11 @@ def gap_percent(result: Result, optimum: float) -> float | None:
 
 def percent(gap: float | None) -> str:
     """A gap for people."""
-    return "-" if gap is None else f"{gap:.3f} %" if gap < 1e4 else f"{gap:.2e} %"
+    if gap is None:
+        return "-"
+    if -5e-4 < gap < 0:  # the optimum is known to rounding, and zero has no sign
+        gap = 0.0
+    return f"{gap:.3f} %" if gap < 1e4 else f"{gap:.2e} %"
 
 
 def optimum_per_client(problem: Problem, *, live: bool) -> float:

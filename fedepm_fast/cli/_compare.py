@@ -16,6 +16,7 @@ from .._common.text import WIDTH, fill
 from .._words import manner_of, number, objective_text, snr_text
 from . import _common as common
 from . import _options as options
+from ._names import with_option_names
 from ._options import taken, with_options
 from ._run import RoundsTable, is_adult
 
@@ -126,7 +127,7 @@ def compare(
         if paths:
             print(common.wrote(paths))
     for name, why in skipped.items():
-        print(f"{name} was not run: {why}", file=sys.stderr)
+        print(f"{name} was not run: {with_option_names(why, 'compare')}", file=sys.stderr)
     # That some of all diverge is what a comparison is to show.
     common.tell_where_runs_ended(results, "compare", fail=not every)
 

@@ -64,8 +64,8 @@ def run(
         algorithm, why = default_algorithm(given, private=private)
     if private and algorithm != "fedepm":
         raise ValueError(
-            f"algorithm must be fedepm with --private, got {algorithm!r}: the baselines take "
-            "many gradients at hidden points, whose sensitivity has no closed form"
+            f"algorithm must be fedepm with --private, got {algorithm!r}: what clients of other "
+            "algorithms send has no proved sensitivity here"
         )
     if noise_seed is not None:
         if not private:

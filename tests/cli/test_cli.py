@@ -109,7 +109,7 @@ def test_every_command_says_what_it_made_of_a_file(capsys, tmp_path):
     said = "rows: 60 rows, 2 features, 3 clients of 20 to 20 rows; label column 3; client column 2"
     for command, *more in (
         ("run", "--rounds", 1),
-        ("compare", "--rounds", 1),
+        ("compare", "--rounds", 1, "--algorithms", "fedepm,sfedavg"),
         ("tune", "--trials", 1, "--folds", 2, "--rounds", 1),
     ):
         code, out, err = fedepm(capsys, command, *data, *more)
