@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -13,7 +12,11 @@ from ._base import Algorithm
 
 
 class Work(NamedTuple):
-    """Of all clients together."""
+    """Of all clients together.
+
+    Of messages the vectors count, and what a client tells when it joins; not the few single numbers
+    that a server adds in every round, a round's own among them.
+    """
 
     gradients: float
     """How often they went through their rows."""
@@ -61,9 +64,9 @@ def work_of(
         gradients = float(kept["gradients"][:, 0].sum())
 
     def total(numbers: Callable[[int, int], int]) -> float:
-        before = math.floor(participations / m)
-        share = participations / m - before
-        return _BYTES * m * ((1 - share) * numbers(n, before) + share * numbers(n, before + 1))
+        before, more = divmod(participations, m)
+        of_fewer, of_more = (numbers(n, int(before) + once) for once in (0, 1))
+        return _BYTES * ((m - more) * of_fewer + more * of_more)
 
     return Work(
         gradients,
