@@ -93,7 +93,14 @@ class Epochs(CommonRate, abstract=True):
         if not found.startswith("the local steps are stable"):
             return found
         if self.batch_size is not None:
-            return "batches leave noise, and clients that differ drift apart: a smaller rate_scale"
+            steps = -(-problem.data.client_sizes // self.batch_size)
+            if steps.min() < steps.max():
+                return (
+                    f"clients take {steps.min()} to {steps.max()} steps in an epoch, and those "
+                    "with more draw the point to them, whatever the rate: without batch_size all "
+                    "take as many"
+                )
+            return "batches leave noise, which a smaller rate_scale lowers"
         return "clients that differ drift apart in many steps: a smaller rate_scale holds them"
 
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:

@@ -31,7 +31,9 @@ class FedAvg(Epochs):
     the optimum. With more local steps f falls faster at first, and then rests where the clients'
     drifts cancel, off the optimum by what grows with eta, E and how much the clients differ (Li et
     al. 2020, On the convergence of FedAvg on non-IID data); so it does with batches, and with some
-    of the clients in a round. Choose it where clients are alike, where a rough answer in few rounds
+    of the clients in a round. Of batches a client with more rows takes more steps, and counts for
+    more in where it rests, however small eta is (Wang et al. 2020, Tackling the objective
+    inconsistency problem). Choose it where clients are alike, where a rough answer in few rounds
     will do, and as what others are compared to.
     """
 

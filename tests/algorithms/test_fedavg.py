@@ -364,3 +364,16 @@ def test_the_command_line_has_its_options(capsys):
         found = json.loads(out)["parameters"]
         assert code == 0 and found["batch_size"] == 64 and found["learning_rate"] == "lipschitz"
     assert {"fedavg", "fedprox"} <= set(ALGORITHMS)
+
+
+def test_advice_names_unequal_numbers_of_steps():
+    data = small_data()
+    sizes = data.client_sizes
+    problem = make_problem(FedAvg(), data)
+    steps = -(-sizes // 2)
+    assert steps.min() < steps.max()
+    assert f"clients take {steps.min()} to {steps.max()} steps" in FedAvg(batch_size=2).advice(
+        problem
+    )
+    whole = FedAvg(batch_size=int(sizes.max()))
+    assert whole.advice(problem) == "batches leave noise, which a smaller rate_scale lowers"
