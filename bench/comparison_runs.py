@@ -278,4 +278,12 @@ def do(group: list[Setting], folder: Path, names: tuple[str, ...]) -> int:
 def load(folder: Path, names: tuple[str, ...], chosen: list[Setting]) -> list[dict[str, Any]]:
     """The cells of these settings that the folder has."""
     files = [file_of(setting, contenders()[n], folder) for setting in chosen for n in names]
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+    return [_read(file) for file in files if file.exists()]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SystemExit(f"{file} is damaged, remove it to run its cell again: {error}") from None
+    return found

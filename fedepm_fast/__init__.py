@@ -15,6 +15,13 @@ __version__ = "0.1.0"
 # without SciPy.
 _HOMES = {
     "FedEPM": "algorithms",
+    "FedADMM": "algorithms",
+    "FedAvg": "algorithms",
+    "FedDyn": "algorithms",
+    "FedNL": "algorithms",
+    "FedPD": "algorithms",
+    "FedProx": "algorithms",
+    "Scaffold": "algorithms",
     "SFedAvg": "algorithms",
     "SFedProx": "algorithms",
     "CurvatureFedEPM": "algorithms",
@@ -56,7 +63,13 @@ __all__ = [
     "ArgumentValueError",
     "CurvatureFedEPM",
     "DivergenceWarning",
+    "FedADMM",
+    "FedAvg",
+    "FedDyn",
     "FedEPM",
+    "FedNL",
+    "FedPD",
+    "FedProx",
     "FederatedData",
     "GivenRandomness",
     "Huber",
@@ -69,6 +82,7 @@ __all__ = [
     "Result",
     "SFedAvg",
     "SFedProx",
+    "Scaffold",
     "ScalarLoss",
     "SquaredHinge",
     "Store",
@@ -149,7 +163,19 @@ if TYPE_CHECKING:
         tuning,
     )
     from ._common.validation import ArgumentError, ArgumentTypeError, ArgumentValueError
-    from .algorithms import CurvatureFedEPM, FedEPM, SFedAvg, SFedProx
+    from .algorithms import (
+        CurvatureFedEPM,
+        FedADMM,
+        FedAvg,
+        FedDyn,
+        FedEPM,
+        FedNL,
+        FedPD,
+        FedProx,
+        Scaffold,
+        SFedAvg,
+        SFedProx,
+    )
     from .callables import run_callables
     from .data import FederatedData, loaders, partition, sources, synthetic
     from .federation import aggregation, client, server

@@ -13,7 +13,14 @@ from ._views import AtClients, AtServer, Size
 
 if TYPE_CHECKING:
     from .curvature import CurvatureFedEPM
+    from .fedadmm import FedADMM
+    from .fedavg import FedAvg
+    from .feddyn import FedDyn
     from .fedepm import AGGREGATIONS, STARTS, FedEPM
+    from .fednl import FedNL
+    from .fedpd import FedPD
+    from .fedprox import FedProx
+    from .scaffold import Scaffold
     from .sfedavg import SFedAvg
     from .sfedprox import SFedProx
 
@@ -27,10 +34,17 @@ __all__ = [
     "AtClients",
     "AtServer",
     "CurvatureFedEPM",
+    "FedADMM",
+    "FedAvg",
+    "FedDyn",
     "FedEPM",
+    "FedNL",
+    "FedPD",
+    "FedProx",
     "Preset",
     "SFedAvg",
     "SFedProx",
+    "Scaffold",
     "Size",
 ]
 

@@ -122,6 +122,8 @@ def compare(
                 print(f"{result!r} {common.percent(gap)} above the optimum")
         else:
             print_side_by_side(results, optimum, gaps, rows=every)
+            if every and not {"rounds", "stopping"} & {*taken(given, "settings")}:
+                print("  each ended by its own stopping rule; --rounds gives all as many rounds")
             if by_default:
                 print("  default for data other than Adult: --all")
         if paths:
