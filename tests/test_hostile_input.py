@@ -12,11 +12,13 @@ from commands import ROOT, fedepm
 
 from fedepm_fast import FedEPM, Store, Sweep, cli
 from fedepm_fast._common.validation import MAX_COUNT, check_int, check_real
+from fedepm_fast.algorithms import ALGORITHMS
 
 #: What a command needs beside the option that is tried, and what keeps it short.
 NEEDED = {
     "run": ["--data", "synthetic"],
-    "compare": ["--data", "synthetic"],
+    # All that there are: that one of them is refused is an error if they are named.
+    "compare": ["--data", "synthetic", "--algorithms", ",".join(ALGORITHMS)],
     "tune": ["--data", "synthetic"],
     "sweep": ["SPEC"],
     "list": ["STORE"],

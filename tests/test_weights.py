@@ -226,7 +226,7 @@ def test_runs_with_weights_of_rows_are_the_reference_s():
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ALGORITHMS.built_in())
 def test_clients_that_weigh_by_their_size_are_compiled(name, layout):
     cls = ALGORITHMS[name]
     quiet: dict[str, object] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -218,6 +219,9 @@ def _value(parameter: Parameter, value: Any) -> Any:
         with suppress(ValueError):
             return float(value)
     if not (parameter.several and isinstance(value, str)):
+        # A user's own class may not look at its numbers.
+        if isinstance(value, float) and parameter.check is None and not math.isfinite(value):
+            raise ValueError(f"{parameter.option} must be finite, got {value}")
         return value
     try:
         return tuple(float(text) for text in value.split(","))

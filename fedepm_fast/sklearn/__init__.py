@@ -30,7 +30,6 @@ from ..losses.huber import Huber
 from ..losses.least_squares import LeastSquares
 from ..losses.logistic import Logistic
 from ..losses.multinomial import Multinomial
-from ..models._rows import squares_exist
 
 require("sklearn", "sklearn", "fedepm_fast.sklearn")
 
@@ -341,7 +340,9 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         loss = check_choice("loss", self.loss, ("least_squares", "huber"))
         delta = check_real("delta", self.delta, low=0.0, open_low=True)
         X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
-        if not squares_exist(y):
+        with np.errstate(over="ignore"):
+            squares = float(y @ y)
+        if not np.isfinite(squares):
             raise ArgumentValueError(
                 "y", "must be brought to scale: the sum of the squares of numbers up to "
                 f"{np.abs(y).max():.3g} is none",
