@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 
 import numpy as np
 import pytest
@@ -12,9 +11,6 @@ from small_sweeps import small_sweep, timeless
 
 from fedepm_fast import Problem, sweep
 from fedepm_fast.objectives import OBJECTIVES
-
-# Else each of the hundreds of processes that tests start would compile the package's text again.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 #: What is tested where the library is installed: the folder of its tests.
 OPTIONAL = {"flwr": "flower", "torch": "pytorch"}
