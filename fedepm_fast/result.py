@@ -153,8 +153,8 @@ class Result:
         """What the clients computed and sent, all rounds and clients together.
 
         ``gradients``: how often they went through their rows, a gradient of half of them counts
-        0.5. ``bytes_up`` to the server and ``bytes_down`` from it, numbers as float64: vectors, and
-        what a client tells when it joins, not the few single numbers that servers add to messages.
+        0.5. ``bytes_up`` to the server and ``bytes_down`` from it, numbers as float64: vectors,
+        what clients tell when they join, and rates agreed on; not what else a message has.
         Counted by what the algorithm says of a round; empty in files of versions that did not
         record it.
         """

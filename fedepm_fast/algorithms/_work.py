@@ -14,8 +14,8 @@ from ._base import Algorithm
 class Work(NamedTuple):
     """Of all clients together.
 
-    Of messages the vectors count, and what a client tells when it joins; not the few single numbers
-    that a server adds in every round, a round's own among them.
+    Of messages the vectors count, what a client tells when it joins, and rates and weights that all
+    agreed on; not what a server's message has beside these: the round, what a client told itself.
     """
 
     gradients: float

@@ -242,14 +242,20 @@ def test_a_round_without_answers_moves_nothing():
     np.testing.assert_array_equal(federation.server.x, x)
 
 
-def test_who_lost_what_it_kept_is_refused_until_it_joins_again():
-    federation = Federation()
+def asked_again(federation: Federation) -> tuple[int, Any, int]:
+    """An open round after some others, its point, and a client of it that has taken part before."""
     for i in range(M):
         federation.join(i)
     for _ in range(4):
         play(federation, "aaa")
     tau, x, chosen = federation.server.open_round()
-    i = next(i for i in chosen.tolist() if federation.server.message(i)["acknowledged"] >= 0)
+    acknowledged = (i for i in chosen.tolist() if federation.server.message(i)["acknowledged"] >= 0)
+    return tau, x, next(acknowledged)
+
+
+def test_who_lost_what_it_kept_is_refused_until_it_joins_again():
+    federation = Federation()
+    tau, x, i = asked_again(federation)
     message = federation.server.message(i)
     fresh, _ = federation.clients[i].join(START)
     for lost in (None, fresh):
@@ -322,12 +328,7 @@ def test_who_lost_what_no_sum_counts_on_begins_anew():
     """A server of FedADMM holds the last upload, and shares no sum of multipliers."""
     algorithm = FedADMM(participation=0.5, local_steps=3, r0=0.5)
     federation = Federation(None, algorithm)
-    for i in range(M):
-        federation.join(i)
-    for _ in range(4):
-        play(federation, "aaa")
-    tau, x, chosen = federation.server.open_round()
-    i = next(i for i in chosen.tolist() if federation.server.message(i)["acknowledged"] >= 0)
+    tau, x, i = asked_again(federation)
     message, client = federation.server.message(i), federation.clients[i]
     _, upload = client.train(None, x, tau, **message)
     _, first = client.train(None, x, tau, **{**message, "acknowledged": -1})
