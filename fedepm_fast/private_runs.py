@@ -153,7 +153,10 @@ def plan_of(
 def participations(
     algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
 ) -> NDArray[np.int64]:
-    """How often each client uploads in the first `rounds` rounds, shape (m,)."""
+    """How often each client uploads in the first `rounds` rounds, shape (m,).
+
+    What was released before, of second moments, counts as the uploads that it spends as much as.
+    """
     *_, counts = uploads(algorithm, problem, randomness, rounds)
     return counts
 
@@ -162,9 +165,10 @@ def uploads(
     algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
 ) -> Iterator[NDArray[np.int64]]:
     """How often each client has uploaded before round 0, 1, ..., `rounds`, each shape (m,)."""
+    assert algorithm.mechanism is not None
     m = problem.n_clients
     m0 = clients_per_round(algorithm.participation, m)
-    counts = np.zeros(m, dtype=np.int64)
+    counts = np.full(m, algorithm.mechanism.moments, dtype=np.int64)
     yield counts
     for tau in range(rounds):
         counts = counts.copy()

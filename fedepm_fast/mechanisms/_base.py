@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._common.declared import check_own_fields
 from .._common.docstrings import inherit_parameters
-from .._common.parameters import check_fields, flag, param, real
+from .._common.parameters import check_fields, flag, integer, param, real
 from .._common.registry import Registry
 
 if TYPE_CHECKING:
@@ -99,6 +99,10 @@ class Mechanism:
     public_scaling : bool
         Whether the scaling of the columns may be taken as public. Scaling to unit norm is
         computed from the data, so a run on such data is refused without this.
+    moments : int
+        The second moments of a client's rows are released once before the rounds, see
+        `client_moments`, with noise that spends as much as so many uploads; 0 if they are not.
+        They count in every account.
     """
 
     total_epsilon: float | None = param(
@@ -117,6 +121,12 @@ class Mechanism:
     )
     public_scaling: bool = param(
         False, check=flag, help="private: the scaling of the columns is public"
+    )
+    moments: int = param(
+        0,
+        check=integer(low=0, high=2**20),
+        help="private: what the second moments spend, in uploads; 0 for none",
+        metavar="N",
     )
 
     #: What records and commands call it.
@@ -154,8 +164,9 @@ class Mechanism:
         return dataclasses.replace(self, clip=clip)
 
     def describe(self) -> dict[str, Any]:
-        """Name and parameters as plain values, for records."""
-        return {"name": self.name, **dataclasses.asdict(self)}
+        """Name and parameters as plain values, for records; without moments where there are none."""
+        found = {"name": self.name, **dataclasses.asdict(self)}
+        return found if self.moments else {k: v for k, v in found.items() if k != "moments"}
 
     @classmethod
     def is_checked(cls) -> bool:
@@ -176,6 +187,10 @@ class Mechanism:
     def noise_multiplier(self, epsilon: float, uploads: int) -> float:
         """Scale of the noise over the sensitivity with which so many uploads, at least 1, spend
         no more than `epsilon`."""
+        raise NotImplementedError
+
+    def one_release(self, multiplier: float, uploads: int) -> float:
+        """The multiplier of one release that spends as much as so many uploads of `multiplier`."""
         raise NotImplementedError
 
     def compose(self, apart: float, uploads: int) -> float:

@@ -79,6 +79,9 @@ class GaussianMechanism(Mechanism):
     def noise_multiplier(self, epsilon: float, uploads: int) -> float:
         return gaussian_noise_multiplier(epsilon, self.delta, uploads)
 
+    def one_release(self, multiplier: float, uploads: int) -> float:
+        return math.nextafter(multiplier / math.sqrt(uploads), math.inf)
+
     def compose(self, apart: float, uploads: int) -> float:
         return gaussian_epsilon(1 / apart, self.delta, uploads)
 

@@ -85,6 +85,11 @@ class LaplaceMechanism(Mechanism):
         super().__post_init__()
         if (self.total_epsilon is None) == (self.epsilon_per_round is None):
             raise ValueError("exactly one of total_epsilon and epsilon_per_round must be given")
+        if self.moments and self.delta:
+            raise ValueError(
+                "moments must be 0 with a delta of Laplace noise, got "
+                f"{self.moments}: one release of so much is not accounted for as several uploads"
+            )
 
     def describe(self) -> dict[str, Any]:
         found = super().describe()
@@ -92,6 +97,9 @@ class LaplaceMechanism(Mechanism):
 
     def noise_multiplier(self, epsilon: float, uploads: int) -> float:
         return laplace_noise_multiplier(epsilon, uploads, self.delta)
+
+    def one_release(self, multiplier: float, uploads: int) -> float:
+        return math.nextafter(multiplier / uploads, math.inf)
 
     def compose(self, apart: float, uploads: int) -> float:
         return laplace_epsilon(apart, uploads, self.delta)
