@@ -6,6 +6,7 @@ from ._federated import FederatedData
 from ._labels import TASKS, class_labels
 from ._named import DATASETS, Dataset
 from ._scaling import column_norms, divide_columns
+from ._standardised import standardised
 from .partition import PARTITIONERS
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "class_labels",
     "column_norms",
     "divide_columns",
+    "standardised",
 ]
 
 for _public in (FederatedData, Dataset):

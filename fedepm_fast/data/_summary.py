@@ -35,7 +35,9 @@ def summary_of(data: Any) -> str:
             text += f"; client column {note['client_column']}"
         if note.get("unnamed_index"):
             text += "; first column, without a name, left out as an index"
-        text += f"; columns {'scaled to unit norm' if note.get('scale') else 'not scaled'}"
+        scale = note.get("scale")
+        scaled = "scaled to unit norm" if scale == "unit-norm" else scale and f"of {scale}"
+        text += f"; columns {scaled or 'not scaled'}"
     if zeros := note.get("zero_columns"):
         names = [data.feature_names[j] if data.feature_names else str(j) for j in zeros[:5]]
         text += f"; only zeros in column{'s' if len(zeros) > 1 else ''} {', '.join(names)}"

@@ -16,7 +16,8 @@ from problems import small_data
 from scipy import sparse
 
 from fedepm_fast import FedEPM, FederatedData, Logistic, Problem, run
-from fedepm_fast.data import partition
+from fedepm_fast.data import partition, standardised
+from fedepm_fast.mechanisms import GaussianMechanism
 
 
 def table(d=40, n=3, seed=0):
@@ -593,3 +594,35 @@ def test_splits_only_move_rows(d, n, seed, dtype):
     np.testing.assert_array_equal(
         np.repeat(data.client_names, data.client_sizes), np.sort(ids).astype(str)
     )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_standardised_columns(dtype):
+    rng = np.random.default_rng(0)
+    # One column constant up to the rounding of its mean.
+    X = np.column_stack([rng.normal(3, 2, 50), rng.random(50) < 0.2, np.full(50, 0.1)])
+    data = FederatedData(
+        X.astype(dtype), rng.integers(0, 2, 50), [20, 30], feature_names="abc", client_names="uv",
+        description={"source": "here", "scale": "unit-norm"},
+    )  # fmt: skip
+    found = standardised(data)
+    assert found.feature_names == ("a", "b", "c", "(intercept)") and found.client_names == (
+        "u",
+        "v",
+    )
+    assert found.description == {"source": "here", "scale": "mean 0 and deviation 1"}
+    np.testing.assert_allclose(found.features.mean(axis=0), [0, 0, 0, 1], atol=1e-14)
+    np.testing.assert_allclose(found.features.std(axis=0), [1, 1, 0, 0], atol=1e-14)
+    assert not found.features[:, 2].any()
+    mechanism = GaussianMechanism(total_epsilon=1.0)
+    with pytest.raises(ValueError, match="divided by numbers that depend on the data"):
+        run(FedEPM(mechanism=mechanism), found, rounds=1)
+
+
+def test_sparse_columns_are_not_centred():
+    dense = np.array([[2.0, 0, 0], [0, 0, 1], [2, 0, 0], [0, 0, 0]])
+    data = FederatedData(sparse.csr_array(dense), [0, 1, 1, 0], [4])
+    found = standardised(data)
+    assert found.is_sparse
+    want = dense / [np.sqrt(2), 1, 0.5]
+    np.testing.assert_allclose(found.features.toarray(), np.hstack([want, np.ones((4, 1))]))
