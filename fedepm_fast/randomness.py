@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 Quantile = Callable[[Array], Array]
 
 # Purposes: the last word of the counter.
-SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT, SHUFFLE, BATCHES = 1, 2, 3, 4, 5, 6, 7
+SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT, SHUFFLE, BATCHES, MOMENTS = 1, 2, 3, 4, 5, 6, 7, 8
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
@@ -147,7 +147,7 @@ class CounterRandomness:
     def select(self, tau: int, m: int, m0: int) -> None:
         return None
 
-    def _blocks(self, purpose: int, tau: int, clients: NDArray[np.intp], count: int) -> Words:
+    def blocks(self, purpose: int, tau: int, clients: NDArray[np.intp], count: int) -> Words:
         """The first `count` words of each client, shape (len(clients), count)."""
         blocks = -(-count // 4)
         counter = np.zeros((len(clients), blocks, 4), dtype=np.uint64)
@@ -159,7 +159,7 @@ class CounterRandomness:
         return words.reshape(len(clients), 4 * blocks)[:, :count]
 
     def words(self, purpose: int, tau: int, client: int, count: int) -> Words:
-        return self._blocks(purpose, tau, np.array([client], dtype=np.intp), count)[0]
+        return self.blocks(purpose, tau, np.array([client], dtype=np.intp), count)[0]
 
     def unit_noise(
         self,
@@ -174,7 +174,7 @@ class CounterRandomness:
         those of a law whose quantile function is given."""
         purpose, tau = (INITIAL_NOISE, 0) if tau < 0 else (NOISE, tau)
         quantile = law if callable(law) else QUANTILES[check_choice("law", law, QUANTILES)]
-        noise = quantile(uniform(self._blocks(purpose, tau, clients, n)))
+        noise = quantile(uniform(self.blocks(purpose, tau, clients, n)))
         if standardize:
             noise -= noise.mean(axis=1, keepdims=True)
             noise /= noise.std(axis=1, ddof=1, keepdims=True)

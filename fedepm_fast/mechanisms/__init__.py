@@ -10,6 +10,16 @@ from typing import Any
 from .._common.parameters import parameters
 from .._common.validation import check_choice, check_parameters
 from ._base import MECHANISMS, Law, Mechanism, at_least
+from ._moments import (
+    client_moments,
+    coordinates,
+    mean_moments,
+    moments_change,
+    pack,
+    packed_size,
+    simulate_moments,
+    unpack,
+)
 from ._paper import PaperNoise
 from ._release import release, release_scale
 from ._sensitivity import (
@@ -59,14 +69,22 @@ __all__ = [
     "PrivacyPlan",
     "as_mechanism",
     "at_least",
+    "client_moments",
     "clip_rows",
     "clipped_data",
+    "coordinates",
     "drift",
     "gradient_rounding",
     "hides_rounding",
+    "mean_moments",
+    "moments_change",
+    "pack",
+    "packed_size",
     "privacy_plan",
     "release",
     "release_scale",
     "rounding_share",
+    "simulate_moments",
+    "unpack",
     "upload_sensitivity",
 ]

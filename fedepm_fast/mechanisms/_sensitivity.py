@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -168,6 +168,11 @@ _SMALLEST = 1e-290
 _LEAST_BOUND = 1e-280
 
 
+#: Norms of rows, from the sums over a row of the k-th powers of its sizes.
+Norm = Callable[[Callable[[int], Array]], Array]
+_NORMS: dict[int, Norm] = {1: lambda sums: sums(1), 2: lambda sums: np.sqrt(sums(2))}
+
+
 def clip_rows(features: Any, bound: float, order: int) -> Any:
     """Rows scaled down to a norm of at most `bound`, in L1 (order 1) or L2 (order 2).
 
@@ -190,9 +195,14 @@ def clip_rows(features: Any, bound: float, order: int) -> Any:
     ValueError, TypeError
         Naming the argument.
     """
-    bound = check_real("bound", bound, low=_LEAST_BOUND)
-    if order not in (1, 2):
+    if order not in _NORMS:
         raise ValueError(f"order must be 1 or 2, got {order!r}")
+    return clip_in(features, bound, _NORMS[order])
+
+
+def clip_in(features: Any, bound: float, norm: Norm) -> Any:
+    """`clip_rows` in a norm between L2 and L1."""
+    bound = check_real("bound", bound, low=_LEAST_BOUND)
     if sparse.issparse(features):
         kind = sparse.csr_array if isinstance(features, sparse.sparray) else sparse.csr_matrix
         clipped = kind(features, dtype=np.float64, copy=True)
@@ -203,16 +213,21 @@ def clip_rows(features: Any, bound: float, order: int) -> Any:
         np.maximum.at(size, row, np.abs(clipped.data))
         unit = np.where(size == 0, 1.0, size)
         part = np.abs(clipped.data) / unit[row]
-        norms = np.bincount(row, part if order == 1 else part**2, clipped.shape[0])
+
+        def sums(power: int) -> Array:
+            found = np.bincount(row, part if power == 1 else part**2, clipped.shape[0])
+            return found.astype(np.float64, copy=False)
     else:
         clipped = check_array("features", features, ndim=2)
         size = np.abs(clipped).max(axis=1, initial=0.0)
         unit = np.where(size == 0, 1.0, size)
         part = np.abs(clipped) / unit[:, None]
-        norms = (part if order == 1 else part**2).sum(axis=1)
+
+        def sums(power: int) -> Array:
+            return np.asarray((part if power == 1 else part**2).sum(axis=1))
+
     # Norms are in units of the largest entry, where squares neither overflow nor vanish.
-    if order == 2:
-        norms = np.sqrt(norms)
+    norms = norm(sums)
     # Sums round: a norm a little above what it is, and a product a little below the bound.
     safe = norms * (1 + (clipped.shape[1] + 6) * np.finfo(np.float64).eps)
     with np.errstate(over="ignore", under="ignore"):

@@ -1,0 +1,258 @@
+"""Second moments of the clients' rows under noise, and coordinates from them.
+
+A client sends the mean of ``a a'`` over its rows a, clipped to a radius r. The symmetric matrix is
+packed isometrically: p numbers of the diagonal and ``sqrt(2)`` times those above it, so that the
+Euclidean norm of the packed numbers is the Frobenius norm of the matrix. The size of a row, in L2
+(order 2, Gaussian noise) or L1 (order 1, Laplace), is the root of the norm of its packed ``a a'``::
+
+    order 2:   |a|_2                                      for |aa'|_F = |a|_2^2
+    order 1:   sqrt((1 - q) |a|_2^2 + q |a|_1^2)          q = 1/sqrt(2)
+
+for in L1 the diagonal counts ``|a|_2^2`` and the part above it ``sqrt(2) (|a|_1^2 - |a|_2^2) / 2``.
+A record that is replaced, a by b, both of a size of at most r, moves the sum over the rows by no
+more than
+
+    order 2:   |aa' - bb'|_F^2 = |a|^4 + |b|^4 - 2 (a'b)^2 <= 2 r^4
+    order 1:   |aa'| + |bb'| <= 2 r^2
+
+and both are attained, by rows r along two different axes. All that a server makes of what it was
+sent is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._common.validation import ArgumentTypeError, check_array, check_real
+from ..objectives._curvature import packed, triangle, unpacked, weighted_products
+from ..randomness import MOMENTS, CounterRandomness, uniform
+from ._base import Array, Mechanism
+from ._sensitivity import FOR_ROUNDING, clip_in, clip_rows, gradient_rounding
+
+if TYPE_CHECKING:
+    from ..data import FederatedData
+
+#: Part of the L1 norm in the size of a row in L1.
+_Q = math.sqrt(0.5)
+#: How far a record moves the sum of its client's moments, over the square of the radius.
+_MOVES = {1: 2.0, 2: math.sqrt(2.0)}
+#: Standard deviation of noise of scale 1, by the order of its norm.
+DEVIATION = {1: math.sqrt(2.0), 2: 1.0}
+#: Radii between these have squares far from an overflow, and from nothing.
+LEAST_RADIUS, LARGEST_RADIUS = 1e-70, 1e70
+
+
+def pack(matrix: ArrayLike) -> Array:
+    """The p*(p+1)/2 numbers of a symmetric matrix (p, p), of the same norm, row by row."""
+    matrix = np.asarray(matrix, np.float64)
+    return packed(matrix) * _weights(len(matrix))
+
+
+def unpack(values: ArrayLike, p: int) -> Array:
+    """The symmetric matrix (p, p) that `pack` gave."""
+    return unpacked(np.asarray(values, np.float64) / _weights(p), p)
+
+
+def _weights(p: int) -> Array:
+    rows, columns = triangle(p)
+    return np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+
+def packed_size(p: int) -> int:
+    """How many numbers `pack` gives."""
+    return p * (p + 1) // 2
+
+
+# At the clients ---------------------------------------------------------------------------
+
+
+def moments_change(radius: float, sizes: ArrayLike, order: int, p: int) -> Array:
+    """How far a record can move its client's `client_moments`, in the norm of that order.
+
+    Parameters
+    ----------
+    radius : float
+        Bound on the size of rows.
+    sizes : array_like of shape (m,)
+        Rows of each client.
+    order : {1, 2}
+    p : int
+        Columns.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        ``sqrt(2) * radius**2 / d_i`` in L2, ``2 * radius**2 / d_i`` in L1, and a little more for
+        the rounding of sums over the rows.
+    """
+    square, sizes = _check_radius(radius) ** 2, np.asarray(sizes)
+    rounding = 2 * gradient_rounding(square, sizes, p)
+    return np.asarray(_MOVES[order] * square / sizes * (1 + FOR_ROUNDING) + rounding)
+
+
+def client_moments(features: Any, radius: float, order: int) -> Array:
+    """The packed mean of ``a a'`` over clipped rows a: what a client sends, before noise.
+
+    Parameters
+    ----------
+    features : array_like or sparse of shape (d, p)
+        A client's rows.
+    radius : float
+        From 1e-70 to 1e70: rows are scaled down to this size.
+    order : {1, 2}
+
+    Returns
+    -------
+    ndarray of shape (p*(p+1)/2,)
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+    """
+    clipped = _clipped(features, _check_radius(radius), order)
+    d = clipped.shape[0]
+    (moments,) = weighted_products(clipped, [np.full(d, 1.0 / d)])
+    return pack(moments)
+
+
+def simulate_moments(
+    data: FederatedData,
+    mechanism: Mechanism,
+    radius: float,
+    multipliers: ArrayLike,
+    randomness: CounterRandomness,
+) -> tuple[Array, Array]:
+    """What all clients send, in a simulation.
+
+    The noise is a function of the seed and the client, and shares nothing with that of rounds.
+
+    Parameters
+    ----------
+    data : FederatedData
+        m clients, p columns.
+    mechanism : Mechanism
+        Whose law the noise has.
+    radius : float
+        As for `client_moments`.
+    multipliers : array_like of shape (m,)
+        Scale of each client's noise over the sensitivity.
+    randomness : CounterRandomness
+
+    Returns
+    -------
+    values : ndarray of shape (m, p*(p+1)/2)
+    scales : ndarray of shape (m,)
+        Of the noise, public.
+    """
+    if not isinstance(randomness, CounterRandomness):
+        raise ArgumentTypeError("randomness", f"must be of a seed, got {randomness!r}")
+    p, sizes, order = data.n_features, data.client_sizes, mechanism.order
+    scales = moments_change(radius, sizes, order, p) * np.asarray(multipliers, np.float64)
+    everyone = np.arange(data.n_clients)
+    words = randomness.blocks(MOMENTS, 0, everyone, packed_size(p))
+    values = mechanism.law.quantile(uniform(words)) * scales[:, None]
+    for i in range(len(values)):
+        values[i] += client_moments(data.client(i)[0], radius, order)
+    return values, scales
+
+
+def _clipped(features: Any, radius: float, order: int) -> Any:
+    if order == 2:
+        return clip_rows(features, radius, 2)
+    return clip_in(features, radius, _size_in_l1)
+
+
+def _size_in_l1(sums: Callable[[int], Array]) -> Array:
+    return np.sqrt((1 - _Q) * sums(2) + _Q * sums(1) ** 2)
+
+
+def _check_radius(radius: float) -> float:
+    return check_real("radius", radius, low=LEAST_RADIUS, high=LARGEST_RADIUS)
+
+
+# At the server ----------------------------------------------------------------------------
+
+
+def mean_moments(
+    values: ArrayLike, scales: ArrayLike, weights: ArrayLike, order: int
+) -> tuple[Array, float]:
+    """The weighted mean of what clients sent, and how large its noise is.
+
+    Parameters
+    ----------
+    values : array_like of shape (m, p*(p+1)/2)
+    scales : array_like of shape (m,)
+        Of the noise.
+    weights : array_like of shape (m,)
+        Above 0; only their proportions count.
+    order : {1, 2}
+        Of the noise's norm.
+
+    Returns
+    -------
+    moments : ndarray of shape (p, p)
+        Symmetric; with noise it may have eigenvalues below 0.
+    edge : float
+        About the spectral norm of the noise. Its entries have a standard deviation of ``s`` on the
+        diagonal and ``s / sqrt(2)`` beside it, s that of the packed mean, and eigenvalues by the
+        semicircle law from ``-s * sqrt(2 p)`` to ``s * sqrt(2 p)`` (Wigner 1958).
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+    """
+    values = check_array("values", values, ndim=2)
+    m, q = values.shape
+    p = (math.isqrt(8 * q + 1) - 1) // 2
+    if m == 0 or packed_size(p) != q:
+        raise ValueError(f"values must be packed symmetric matrices, got shape {values.shape}")
+    scales = check_array("scales", scales, shape=(m,))
+    weights = check_array("weights", weights, shape=(m,))
+    if not (weights > 0).all() or not (scales >= 0).all():
+        raise ValueError("weights must be above 0, and scales at least 0")
+    weights = weights / weights.sum()
+    deviation = DEVIATION[order] * float(np.linalg.norm(weights * scales))
+    return unpack(weights @ values, p), deviation * math.sqrt(2 * p)
+
+
+def coordinates(
+    values: ArrayLike, scales: ArrayLike, weights: ArrayLike, order: int, floor: float = 1.0
+) -> Array:
+    """The matrix B with which the rows of ``A @ B`` have second moments of about the identity.
+
+    It is the inverse of the symmetric root of the mean moments, whose eigenvalues are raised to
+    the floor first: below it there is nothing but noise.
+
+    Parameters
+    ----------
+    values, scales, weights, order
+        As for `mean_moments`.
+    floor : float
+        In units of the noise's edge, above 0.
+
+    Returns
+    -------
+    ndarray of shape (p, p)
+        Symmetric. A point v in these coordinates is ``B @ v`` in those of the columns.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+    """
+    floor = check_real("floor", floor, low=0.0, open_low=True)
+    moments, edge = mean_moments(values, scales, weights, order)
+    eigenvalues, vectors = np.linalg.eigh(moments)
+    # Without noise rounding is what is left.
+    least = max(floor * edge, eigenvalues[-1] * len(moments) * np.finfo(np.float64).eps)
+    if least <= 0:
+        raise ValueError("values must hold something else than zeros")
+    half = vectors * np.maximum(eigenvalues, least) ** -0.25
+    return np.asarray(half @ half.T)
