@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .._common.parameters import Around, choice, param, real
 from .._common.rounding import at_least
-from .._common.validation import check_choice
+from .._common.validation import ArgumentValueError, check_choice
 from ..mechanisms import (
     LARGEST,
     MECHANISMS,
@@ -65,6 +65,11 @@ class FedEPM(Algorithm):
         that have not been selected yet; by the inverse variance of their noise, which is public
         with a mechanism and needs one; or by its inverse deviation, which of clients that take
         part equally often is to weigh all rows alike.
+    noise_l1 : float
+        With a mechanism, what the server's ENS has beside ``lam / eta``: so many scales of the
+        uploads' noise (deviations, if it is Gaussian), their mean where they differ, by the weights
+        of the uploads. 0, the default, adds nothing; the larger it is, the nearer ENS is to the
+        median. `privacy.noise_l1_for` says what suits the noise.
     """
 
     lam: float | None = param(
@@ -89,6 +94,10 @@ class FedEPM(Algorithm):
         help="Weights of uploads: equal, uploaded or, private, inverse_variance or "
         "inverse_deviation",
     )  # fmt: skip
+    noise_l1: float = param(
+        0.0, check=real(low=0.0), symbol="$c/b$", label="l1 part of ENS in scales of the noise",
+        help="private: l1 part of the server's ENS in scales of the noise",
+    )  # fmt: skip
 
     name: ClassVar[str] = "fedepm"
     label: ClassVar[str] = "FedEPM"
@@ -101,6 +110,12 @@ class FedEPM(Algorithm):
         if self.aggregation is not None:
             known = AGGREGATIONS if self.mechanism else AGGREGATIONS[:2]
             check_choice("aggregation", self.aggregation, known)
+        if self.noise_l1 > 0 and self.mechanism is None:
+            raise ArgumentValueError(
+                "noise_l1",
+                f"must be 0 without a mechanism, got {self.noise_l1:g}: only a mechanism's noise "
+                "has a scale that is public",
+            )
 
     def _check_mechanism(self, mechanism: Any) -> None:
         # Exactly these: what a subclass does is not accounted for.
@@ -146,7 +161,7 @@ class FedEPM(Algorithm):
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
         found = Constants(
             *self.weights, self.c, self.alpha, STARTS.index(str(self.start)),
-            _BY_NOISE.get(str(self.aggregation), 0.0),
+            _BY_NOISE.get(str(self.aggregation), 0.0), self.noise_l1,
         )  # fmt: skip
         if plan is None:
             return found
@@ -183,8 +198,20 @@ class FedEPM(Algorithm):
         return f"a penalty parameter mu0 of {at_least(enough)} or more makes the local steps stable"
 
     def aggregate(self, server: AtServer) -> Array:
+        weights = self.upload_weights(server.scale)
+        return self.solve(server.Z, self.server_c(server.scale, weights), weights)
+
+    def server_c(self, scale: Array, weights: Array | None) -> float:
+        """c of the server's ENS: ``lam/eta``, and `noise_l1` times the mean scale of the noise.
+
+        Of the uploads that have noise, by their `weights`; `scale` is as for `upload_weights`.
+        """
         lam, eta = self.weights
-        return self.solve(server.Z, lam / eta, self.upload_weights(server.scale))
+        noisy = ~np.isnan(scale)
+        if self.noise_l1 == 0.0 or not noisy.any():
+            return lam / eta
+        mean = np.average(scale[noisy], weights=None if weights is None else weights[noisy])
+        return lam / eta + min(self.noise_l1 * float(mean), LARGEST)
 
     def upload_weights(self, scale: Array) -> Array | None:
         """Weights of uploads in ENS, shape (m,); None where all weigh alike.
@@ -227,6 +254,12 @@ class FedEPM(Algorithm):
         step = self.steps(problem.data.client_sizes[S])
         return [step * penalty_parameter(gap, k, self.mu0, self.c, self.alpha) for k in iterations]
 
+    def describe(self) -> dict[str, Any]:
+        values = super().describe()
+        if self.mechanism is None:
+            del values["noise_l1"]  # nothing depends on it then
+        return values
+
     def may_upload(
         self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
     ) -> bool:
@@ -266,6 +299,7 @@ class Constants(NamedTuple):
     alpha: float
     start: float
     by_noise: float
+    noise_l1: float
     no_weight: float = NO_WEIGHT
     clip: float = 0.0
     rounding: float = 0.0
@@ -311,13 +345,26 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
             smallest = min(smallest, weights[i])
         return total, smallest
 
+    @device
+    def mean_scale(scale, weights):
+        """Mean scale of the noise of the uploads that have some, by weight; 0 without noise."""
+        total, weight = 0.0, 0.0
+        for i in range(scale.size):
+            if scale[i] == scale[i]:
+                p = weights[i] if weighted else 1.0
+                total, weight = total + p * scale[i], weight + p
+        return total / weight if weight > 0.0 else 0.0
+
     @stage
     def aggregate(rows, problem, settings, key, given, state, tau):
         Z, k = state.Z, read(settings.constants)
-        c = min(k.lam / k.eta, largest_c)
+        p, c = state.weights, k.lam / k.eta
         if weighted:
-            p = state.weights
             total, smallest = weigh(state.noise_scale, k.by_noise, k.no_weight, p)
+        if private and k.noise_l1 > 0.0:
+            c += min(k.noise_l1 * mean_scale(state.noise_scale, p), k.largest)
+        c = min(c, largest_c)
+        if weighted:
             ens_serial(Z, c, p, total, smallest, False, state.x, state.ens_memory)
         else:
             ens_serial(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)

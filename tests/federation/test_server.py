@@ -619,7 +619,7 @@ def reference_point(server, Z, scales):
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
 def test_uploads_weigh_as_in_the_reference(aggregation, on_disk, tmp_path):
-    algorithm = dataclasses.replace(PRIVATE, aggregation=aggregation)
+    algorithm = dataclasses.replace(PRIVATE, aggregation=aggregation, noise_l1=2.0)
     path = tmp_path if on_disk else None
     server = Server(algorithm, M, N, seed=SEED, path=path)
     scales, rng = np.full(M, np.nan), np.random.default_rng(2)

@@ -1,0 +1,101 @@
+"""The l1 part of the server's ENS, in scales of the noise: what it is, and what it is best."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import small_data
+
+from fedepm_fast import FedEPM, FederatedData, run
+from fedepm_fast.algorithms import AtServer
+from fedepm_fast.algorithms._operators import ens
+from fedepm_fast.algorithms.fedepm import AGGREGATIONS
+from fedepm_fast.mechanisms import GaussianMechanism, LaplaceMechanism
+
+LAPLACE = LaplaceMechanism(total_epsilon=20.0, clip=1.0, public_scaling=True)
+GAUSSIAN = GaussianMechanism(total_epsilon=20.0, clip=1.0, public_scaling=True)
+ALGORITHM = FedEPM(lam=1e-3, eta=0.5, start="broadcast", mechanism=LAPLACE)
+
+
+def point(algorithm, Z, scale):
+    nobody = np.empty(0, np.intp)
+    return algorithm.aggregate(AtServer(0, Z, nobody, nobody, nobody, np.asarray(scale), Z[0]))
+
+
+@pytest.mark.parametrize("aggregation, weights", [
+    ("equal", None),
+    ("uploaded", [1.0, 1e-9, 1.0, 1.0]),
+    ("inverse_variance", [1.0, 1e-9, 1 / 4, 1 / 16]),
+    ("inverse_deviation", [1.0, 1e-9, 1 / 2, 1 / 4]),
+])  # fmt: skip
+def test_it_is_so_many_mean_scales_of_the_uploads_with_noise(aggregation, weights, rng):
+    Z, scale = rng.normal(size=(4, 3)), np.array([1.0, np.nan, 2.0, 4.0])
+    p = np.ones(4) if weights is None else np.array(weights)
+    mean = (p[0] * 1 + p[2] * 2 + p[3] * 4) / (p[0] + p[2] + p[3])
+    algorithm = dataclasses.replace(ALGORITHM, aggregation=aggregation, noise_l1=0.3)
+    want = ens(Z, 1e-3 / 0.5 + 0.3 * mean, weights)
+    np.testing.assert_allclose(point(algorithm, Z, scale), want, rtol=1e-14)
+
+
+def test_points_without_noise_have_none(rng):
+    Z, scale = rng.normal(size=(5, 3)), np.full(5, np.nan)
+    for aggregation in AGGREGATIONS:
+        plain = dataclasses.replace(ALGORITHM, aggregation=aggregation)
+        other = dataclasses.replace(plain, noise_l1=7.0)
+        np.testing.assert_array_equal(point(other, Z, scale), point(plain, Z, scale))
+
+
+@given(st.floats(1e-100, 1e100), st.floats(0.0, 1e3), st.integers(0, 10**6))
+def test_the_point_scales_with_uploads_and_noise(factor, noise_l1, seed):
+    rng = np.random.default_rng(seed)
+    Z, scale = rng.laplace(size=(7, 4)), rng.uniform(0.5, 2, size=7)
+    algorithm = dataclasses.replace(ALGORITHM, lam=0.0, noise_l1=noise_l1)
+    size = np.abs(Z).max() * factor
+    found, want = point(algorithm, factor * Z, factor * scale), point(algorithm, Z, scale)
+    np.testing.assert_allclose(found, factor * want, rtol=0, atol=1e-11 * size)
+
+
+@pytest.mark.parametrize("claimed", [1e150, 1e308])
+def test_a_huge_scale_gives_the_median(claimed):
+    Z = np.array([[0.0], [1.0], [2.0], [5.0], [9.0]])
+    algorithm = dataclasses.replace(ALGORITHM, noise_l1=1e10)
+    for solver in (algorithm, algorithm.with_kernels()):
+        assert point(solver, Z, [1.0, 1.0, 1.0, 1.0, claimed]) == 2.0
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
+def test_engine_and_reference_agree(mechanism, aggregation):
+    data = small_data(m=7)
+    data = FederatedData(data.features / 40, data.labels, data.client_sizes)
+    points = []
+    for noise_l1 in (0.0, 2.5, 40.0):
+        algorithm = dataclasses.replace(
+            ALGORITHM, mechanism=mechanism, aggregation=aggregation, noise_l1=noise_l1
+        )
+        compiled = run(algorithm, data, rounds=4, seed=3)
+        equations = run(algorithm, data, rounds=4, seed=3, engine="reference")
+        for key in ("x", "Z", "W"):
+            want = getattr(equations, key)
+            atol = 1e-12 * np.abs(want).max()
+            np.testing.assert_allclose(getattr(compiled, key), want, rtol=1e-12, atol=atol)
+        points.append(compiled.x)
+    assert not np.allclose(points[0], points[1], rtol=1e-3)
+    assert not np.allclose(points[1], points[2], rtol=1e-3)
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "2"])
+def test_bad_input_is_named(value):
+    with pytest.raises((ValueError, TypeError), match="noise_l1 must be"):
+        FedEPM(mechanism=LAPLACE, noise_l1=value)
+    with pytest.raises(ValueError, match="noise_l1 must be 0 without a mechanism, got 2"):
+        FedEPM(noise_l1=2.0)
+
+
+def test_descriptions_have_it_where_something_depends_on_it():
+    assert "noise_l1" not in FedEPM().describe()
+    assert dataclasses.replace(ALGORITHM, noise_l1=2.0).describe()["noise_l1"] == 2.0
