@@ -45,13 +45,29 @@ class Entry(NamedTuple):
     """What a private client remembers between rounds."""
 
     uploads: int = 0
-    """Made so far."""
+    """Made so far; second moments count as all those that they spend as much as."""
     tau: int = -1
-    """The round of the last one; -1 before."""
+    """The last round; -1 before."""
     scale: float | None = None
-    """Of the noise of the last one; None before."""
+    """Of the noise of the last upload; None before."""
     point: Array = np.zeros(0)
-    """The last upload, shape (n,); before, the point it joined at, or nothing."""
+    """The last round's upload, shape (n,); before, the point it joined at, or nothing."""
+    moments: Array = np.zeros(0)
+    """The second moments that were sent, packed, until the first round."""
+
+    def arrays(self) -> dict[str, Array]:
+        """What of it is no number."""
+        return {name: value for name, value in self._asdict().items() if name in _ARRAYS}
+
+    def is_same(self, other: Entry) -> bool:
+        """Whether it is `other`, to the last bit."""
+        mine, others = self.arrays(), other.arrays()
+        return self[:3] == other[:3] and all(
+            np.array_equal(mine[name], others[name]) for name in _ARRAYS
+        )
+
+
+_ARRAYS = ("point", "moments")
 
 
 class Ledger:
@@ -119,8 +135,7 @@ class Ledger:
         # ledger itself, which is another file from then on, lets one of them through.
         handle = lock(self.path, create=False)
         try:
-            now = self.read()
-            if now[:3] != last[:3] or not np.array_equal(now.point, last.point):
+            if not self.read().is_same(last):
                 return False
             self._write(entry)
             return True
@@ -128,8 +143,9 @@ class Ledger:
             unlock(handle)
 
     def _write(self, entry: Entry, *, new: bool = False) -> None:
-        facts = {**entry._asdict(), "settings": self.settings}
-        arrays = {"point": facts.pop("point")}
+        arrays = entry.arrays()
+        facts = {k: v for k, v in entry._asdict().items() if k not in arrays}
+        facts |= {"settings": self.settings, "arrays": list(arrays)}
         write_archive(self.path, facts, arrays, durable=True, private=True, new=new)
         self._made = entry.uploads
 
@@ -147,9 +163,9 @@ class Ledger:
             If the file is damaged, gone, of other settings, or of the past.
         """
         try:
-            facts, (point,) = read_archive(self.path, ["point"])
-            settings = facts.pop("settings")
-            entry = Entry(**facts, point=point)
+            facts, arrays = read_archive(self.path, ["point"])
+            settings, names = facts.pop("settings"), facts.pop("arrays", ["point"])
+            entry = Entry(**facts, **dict(zip(names, arrays, strict=True)))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path must hold a client's ledger: {self.path}: {error}") from None
         for name, value in self.settings.items():

@@ -12,8 +12,15 @@ from .._common.extras import require
 from .._common.validation import check_array, check_int
 from ..algorithms import AtClients, FedEPM
 from ..data import FederatedData
-from ..mechanisms import release, release_scale
-from ..objectives import Objective
+from ..mechanisms import (
+    check_coordinates,
+    client_moments,
+    in_coordinates,
+    moments_change,
+    release,
+    release_scale,
+)
+from ..objectives import Objective, Problem
 from ..private_runs import check_objective, check_run, private_problem
 from ..runner import make_problem
 from ._checks import check_point, resolve
@@ -29,7 +36,7 @@ class Upload(NamedTuple):
     """What a private client sends."""
 
     values: Array
-    """Shape (n,), of the dtype of the server's point."""
+    """Shape (n,), of the dtype of the server's point; second moments (p*(p+1)/2,), packed."""
     scale: float | None
     """Of its noise; None for a first upload, which has none."""
 
@@ -38,7 +45,7 @@ class Spent(NamedTuple):
     """What a private client has spent, and may spend."""
 
     uploads: int
-    """Made so far."""
+    """Made so far; second moments count as ``mechanism.moments`` of them."""
     planned: int
     """At most."""
     epsilon: float
@@ -72,7 +79,7 @@ class PrivateClient:
         How many clients there are, m.
     uploads : int
         The largest number of rounds that the client will ever take part in, at least 1: the
-        budget is split over so many.
+        budget is split over so many, and ``mechanism.moments``.
     path : path-like
         The ledger. Who loses it, or puts an old one in its place, loses the guarantee. It belongs
         to one client and one federation: rounds count on. Its folder is the client's alone: a
@@ -124,9 +131,11 @@ class PrivateClient:
         check_objective(objective)
         problem = make_problem(self.algorithm, data, objective)
         check_run(self.algorithm, problem)
-        self._mechanism = mechanism
+        self._mechanism, self._raw = mechanism, problem
         self._problem = private_problem(mechanism, problem)
-        plan = self.algorithm.plan(self._problem, np.array([self.uploads]))
+        self._coordinates: Array | None = None
+        self._planned = mechanism.moments + self.uploads
+        plan = self.algorithm.plan(self._problem, np.array([self._planned]))
         assert plan is not None
         self._plan = plan
         budget = {
@@ -145,8 +154,8 @@ class PrivateClient:
 
     @property
     def guarantee(self) -> str:
-        """What holds after all uploads, in words."""
-        return self._mechanism.guarantee(self._spent(self.uploads).total)
+        """What holds after all uploads, second moments among them, in words."""
+        return self._mechanism.guarantee(self._spent(self._planned).total)
 
     def join(self, x: ArrayLike) -> Upload:
         """Begin at the server's `x`, shape (n,), which is the first upload: it tells nothing.
@@ -156,15 +165,68 @@ class PrivateClient:
         point, dtype = self._check_point(x)
         with self._ledger.locked():
             last = self._ledger.read()
-            if last.uploads == 0 and self._ledger.replace(last, last._replace(point=point)):
+            if last.tau < 0 and self._ledger.replace(last, last._replace(point=point)):
                 return Upload(point.astype(dtype), None)
-        return self._repeat(last, dtype) if last.uploads else self.join(x)
+        return self._repeat(last, dtype) if last.tau >= 0 else self.join(x)
 
-    def train(self, x: ArrayLike, tau: int) -> Upload:
+    def moments(self, radius: float) -> Upload:
+        """The second moments of the rows, clipped to `radius`, from which a server makes
+        `coordinates`: once, before the first round.
+
+        They spend as much as ``mechanism.moments`` uploads. Asked again, at whatever radius, the
+        client sends the same and spends nothing.
+
+        Returns
+        -------
+        Upload
+            Packed as `mechanisms.unpack` reads them, float64, and the scale of their noise.
+
+        Raises
+        ------
+        UploadRefused
+            If the mechanism spends nothing on moments, or a round was taken part in. Nothing is
+            spent.
+        ValueError, TypeError
+            If the radius is no number from 1e-70 to 1e70, or the ledger damaged. Nothing is spent.
+        OSError
+            If the ledger cannot be written. The moments are not handed out.
+        """
+        with self._ledger.locked():
+            last = self._ledger.read()
+            if last.tau >= 0:
+                raise self._refused("moments come before the first round", last)
+            if len(last.moments):
+                self._ledger.sync()
+                return Upload(last.moments, last.scale)
+            if not self._mechanism.moments:
+                raise self._refused("its mechanism spends nothing on moments", last)
+            entry = last._replace(**self._release_moments(radius))
+            if self._ledger.replace(last, entry):
+                return Upload(entry.moments, entry.scale)
+        return self.moments(radius)
+
+    def _release_moments(self, radius: float) -> dict[str, Any]:
+        mechanism, data = self._mechanism, self._raw.data
+        (moves,) = moments_change(radius, data.client_sizes, mechanism.order, data.n_features)
+        multiplier = mechanism.one_release(float(self._plan.multipliers[0]), mechanism.moments)
+        scale = release_scale(float(moves), multiplier, mechanism.name)
+        clean = client_moments(data.features, radius, mechanism.order)
+        sent = release(clean, scale, mechanism.name)
+        return {"uploads": mechanism.moments, "scale": scale, "moments": sent}
+
+    def train(self, x: ArrayLike, tau: int, coordinates: ArrayLike | None = None) -> Upload:
         """Take part in round `tau` at the server's point `x`, shape (n,).
 
         The local steps start at the last upload, or at `x`, as the algorithm's `start` says. A
         round that is repeated gives the same upload again and spends nothing.
+
+        Parameters
+        ----------
+        x : array_like of shape (n,)
+        tau : int
+        coordinates : array_like of shape (p, p), optional
+            A matrix B, as the server likes: the rows are those of ``features @ B``, which are
+            clipped then, and the server's points are in these coordinates.
 
         Returns
         -------
@@ -178,29 +240,41 @@ class PrivateClient:
             spent.
         ValueError, TypeError
             If `x` is not finite, of another shape, or not float64, float32 or integers, `tau` no
-            round, or the ledger damaged.
-            Nothing is spent.
+            round, `coordinates` not finite, of another shape, beyond 1e100 or without an inverse,
+            or the ledger damaged. Nothing is spent.
         OSError
             If the ledger cannot be written. The upload is not handed out.
         """
         point, dtype = self._check_point(x)
         tau = check_int("tau", tau, high=2**62)
+        if coordinates is not None:
+            coordinates = check_coordinates(coordinates, self._raw.data.n_features)
         with self._ledger.locked():
             last = self._ledger.read()
-            if last.uploads and tau == last.tau:
+            if tau == last.tau:
                 self._ledger.sync()  # a process that was killed may not have come to it
                 return self._repeat(last, dtype)
             if tau < last.tau:
                 raise self._refused(f"round {last.tau} is done, got round {tau}", last)
             if fault := jump_fault(tau, last.tau, self.largest_jump):
                 raise self._refused(fault, last)
-            if last.uploads >= self.uploads:
-                raise self._refused(f"all {self.uploads} uploads have been made", last)
+            if last.uploads >= self._planned:
+                raise self._refused(f"all {self._planned} uploads have been made", last)
+            self._move_to(coordinates)
             entry = self._upload(last, point, tau)
             # Only what is on the disk may be seen by anyone.
             if self._ledger.replace(last, entry):
                 return self._repeat(entry, dtype)
-        return self.train(x, tau)  # another process has uploaded meanwhile
+        return self.train(x, tau, coordinates)  # another process has uploaded meanwhile
+
+    def _move_to(self, coordinates: Array | None) -> None:
+        """Have the rows in these coordinates, clipped."""
+        if not np.array_equal(coordinates, self._coordinates):  # type: ignore[arg-type]
+            data = self._raw.data
+            if coordinates is not None:
+                data = in_coordinates(data, coordinates)
+            self._problem = private_problem(self._mechanism, Problem(data, self._raw.objective))
+            self._coordinates = coordinates
 
     def _upload(self, last: Entry, x: Array, tau: int) -> Entry:
         """A new upload; everything before the gradient depends on what is public only."""
@@ -234,12 +308,12 @@ class PrivateClient:
     def _spent(self, uploads: int) -> Spent:
         epsilon, total = (
             float(self._mechanism.spent(self._plan.multipliers, np.array([count]))[0])
-            for count in (uploads, self.uploads)
+            for count in (uploads, self._planned)
         )
-        return Spent(uploads, self.uploads, epsilon, total)
+        return Spent(uploads, self._planned, epsilon, total)
 
     def _refused(self, why: str, last: Entry) -> UploadRefused:
         return UploadRefused(
             f"client {self.index} uploads nothing: {why} "
-            f"({last.uploads} of {self.uploads} uploads made)"
+            f"({last.uploads} of {self._planned} uploads made)"
         )

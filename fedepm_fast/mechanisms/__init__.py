@@ -11,8 +11,10 @@ from .._common.parameters import parameters
 from .._common.validation import check_choice, check_parameters
 from ._base import MECHANISMS, Law, Mechanism, at_least
 from ._moments import (
+    check_coordinates,
     client_moments,
     coordinates,
+    in_coordinates,
     mean_moments,
     moments_change,
     pack,
@@ -69,6 +71,7 @@ __all__ = [
     "PrivacyPlan",
     "as_mechanism",
     "at_least",
+    "check_coordinates",
     "client_moments",
     "clip_rows",
     "clipped_data",
@@ -76,6 +79,7 @@ __all__ = [
     "drift",
     "gradient_rounding",
     "hides_rounding",
+    "in_coordinates",
     "mean_moments",
     "moments_change",
     "pack",

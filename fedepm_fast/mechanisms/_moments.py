@@ -23,20 +23,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._common.validation import ArgumentTypeError, check_array, check_real
+from .._common.validation import ArgumentTypeError, ArgumentValueError, check_array, check_real
+from ..data import FederatedData
 from ..objectives._curvature import packed, triangle, unpacked, weighted_products
 from ..randomness import MOMENTS, CounterRandomness, uniform
 from ._base import Array, Mechanism
 from ._sensitivity import FOR_ROUNDING, clip_in, clip_rows, gradient_rounding
 
-if TYPE_CHECKING:
-    from ..data import FederatedData
-
+#: Entries of coordinates and of rows that these are applied to: their products are finite.
+_FAR = 1e100
+#: How small a singular value of coordinates may be beside the largest.
+_LEAST_SHARE = 1e-12
 #: Part of the L1 norm in the size of a row in L1.
 _Q = math.sqrt(0.5)
 #: How far a record moves the sum of its client's moments, over the square of the radius.
@@ -172,6 +174,47 @@ def _size_in_l1(sums: Callable[[int], Array]) -> Array:
     return np.sqrt((1 - _Q) * sums(2) + _Q * sums(1) ** 2)
 
 
+def in_coordinates(data: FederatedData, matrix: ArrayLike) -> FederatedData:
+    """The rows a of all clients as ``a @ matrix``, as a server names it: public, and any.
+
+    Every row is moved by itself, before it is clipped. That it can be must not depend on rows, so
+    that those beyond 1e100 are scaled down to it at first.
+
+    Parameters
+    ----------
+    data : FederatedData
+        Of p columns.
+    matrix : array_like of shape (p, p)
+        As of `coordinates`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the matrix is not finite, of another shape, or has entries beyond 1e100 in absolute
+        value, or nearly no inverse.
+    """
+    matrix = check_coordinates(matrix, data.n_features)
+    return FederatedData(
+        np.asarray(clip_rows(data.features, _FAR, 2) @ matrix),
+        data.labels,
+        data.client_sizes,
+        client_names=data.client_names,
+        rows=data.rows,
+        description=data.description,
+    )
+
+
+def check_coordinates(matrix: ArrayLike, p: int) -> Array:
+    """The matrix as an array, or what `in_coordinates` raises."""
+    matrix = check_array("coordinates", matrix, shape=(p, p))
+    if (size := np.abs(matrix).max()) > _FAR:
+        raise ArgumentValueError("coordinates", f"must be at most {_FAR:g}, got {size:.3g}")
+    sizes = np.linalg.svd(matrix, compute_uv=False)
+    if not sizes[-1] > _LEAST_SHARE * sizes[0]:
+        raise ArgumentValueError("coordinates", "must have an inverse, got a singular matrix")
+    return matrix
+
+
 def _check_radius(radius: float) -> float:
     return check_real("radius", radius, low=LEAST_RADIUS, high=LARGEST_RADIUS)
 
@@ -216,7 +259,7 @@ def mean_moments(
     scales = check_array("scales", scales, shape=(m,))
     weights = check_array("weights", weights, shape=(m,))
     if not (weights > 0).all() or not (scales >= 0).all():
-        raise ValueError("weights must be above 0, and scales at least 0")
+        raise ArgumentValueError("weights", "must be above 0, and scales at least 0")
     weights = weights / weights.sum()
     deviation = DEVIATION[order] * float(np.linalg.norm(weights * scales))
     return unpack(weights @ values, p), deviation * math.sqrt(2 * p)
