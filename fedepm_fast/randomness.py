@@ -26,6 +26,8 @@ Quantile = Callable[[Array], Array]
 
 # Purposes: the last word of the counter.
 SELECT, COVER, INITIAL_NOISE, NOISE, SPLIT, SHUFFLE, BATCHES, MOMENTS = 1, 2, 3, 4, 5, 6, 7, 8
+#: Noise of secure sums: in place of the round stands the number of the sum.
+PARTS = 9
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
@@ -150,13 +152,17 @@ class CounterRandomness:
     def blocks(self, purpose: int, tau: int, clients: NDArray[np.intp], count: int) -> Words:
         """The first `count` words of each client, shape (len(clients), count)."""
         blocks = -(-count // 4)
-        counter = np.zeros((len(clients), blocks, 4), dtype=np.uint64)
-        counter[..., 0] = np.arange(blocks, dtype=np.uint64)
-        counter[..., 1] = np.asarray(clients, dtype=np.uint64)[:, None]
-        counter[..., 2] = tau
-        counter[..., 3] = purpose
-        words = philox4x64(counter, (self.seed, self.trial))
+        words = self.words_at(purpose, tau, np.asarray(clients)[:, None], np.arange(blocks))
         return words.reshape(len(clients), 4 * blocks)[:, :count]
+
+    def words_at(self, purpose: int, tau: int, clients: ArrayLike, block: ArrayLike) -> Words:
+        """The four words of each `block` of each of `clients`, arrays of int that broadcast to a
+        shape (...); shape (..., 4)."""
+        block, clients = np.broadcast_arrays(block, clients)
+        counter = np.empty((*block.shape, 4), dtype=np.uint64)
+        counter[..., 0], counter[..., 1] = block, clients
+        counter[..., 2], counter[..., 3] = tau, purpose
+        return philox4x64(counter, (self.seed, self.trial))
 
     def words(self, purpose: int, tau: int, client: int, count: int) -> Words:
         return self.blocks(purpose, tau, np.array([client], dtype=np.intp), count)[0]
