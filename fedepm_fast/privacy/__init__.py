@@ -24,6 +24,7 @@ from ..mechanisms import (
     clip_rows,
     upload_sensitivity,
 )
+from ._location import ens_variance, noise_l1_for, noise_left
 from .accounting import (
     gaussian_delta,
     gaussian_epsilon,
@@ -40,10 +41,13 @@ __all__ = [
     "PaperNoise",
     "ReleasedRun",
     "clip_rows",
+    "ens_variance",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_noise_multiplier",
     "laplace_epsilon",
+    "noise_l1_for",
+    "noise_left",
     "release",
     "release_scale",
     "upload_sensitivity",

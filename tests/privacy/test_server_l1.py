@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import small_data
+from scipy.special import ndtri
 
 from fedepm_fast import FedEPM, FederatedData, run
 from fedepm_fast.algorithms import AtServer
 from fedepm_fast.algorithms._operators import ens
 from fedepm_fast.algorithms.fedepm import AGGREGATIONS
+from fedepm_fast.kernels.ens import ens as kernel_ens
 from fedepm_fast.mechanisms import GaussianMechanism, LaplaceMechanism
+from fedepm_fast.privacy import ens_variance, noise_l1_for, noise_left
+from fedepm_fast.privacy._location import _MANY, MINIMAX
 
 LAPLACE = LaplaceMechanism(total_epsilon=20.0, clip=1.0, public_scaling=True)
 GAUSSIAN = GaussianMechanism(total_epsilon=20.0, clip=1.0, public_scaling=True)
@@ -99,3 +103,88 @@ def test_bad_input_is_named(value):
 def test_descriptions_have_it_where_something_depends_on_it():
     assert "noise_l1" not in FedEPM().describe()
     assert dataclasses.replace(ALGORITHM, noise_l1=2.0).describe()["noise_l1"] == 2.0
+
+
+# Which c the noise asks for --------------------------------------------------------------
+
+
+def test_the_variance_in_closed_form():
+    # The mean, the median of Laplace noise (Huber's 1/(4 f^2)), and its limits.
+    assert ens_variance(0.0) == pytest.approx(2.0)
+    np.testing.assert_allclose(ens_variance(0.0, [0.5, 2.0]), [2.25, 6.0])
+    np.testing.assert_allclose(ens_variance([0.0, 1.0, 3.0]), [2.0, 1.25, 1 + 1 / 16])
+    assert ens_variance(1e9) == pytest.approx(1.0)
+    assert ens_variance(0.0, order=2) == pytest.approx(1.0)
+    assert ens_variance(1e9, order=2) == pytest.approx(np.pi / 2)
+    assert ens_variance(1e9, 1.0, order=2) == pytest.approx(np.pi)
+    # Without noise to speak of it is that of the spread.
+    assert ens_variance(0.0, 1e3) == pytest.approx(1e6, rel=1e-5)
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.7, 4.0])
+def test_the_variance_is_that_of_its_score(spread):
+    """``E psi^2 / (E psi')^2`` by quadrature over the clients' quantiles."""
+    g = spread * ndtri((np.arange(200_000) + 0.5) / 200_000)
+    for c in (0.0, 1.0, 2.5):
+        # Given the client's place g: of Laplace noise E|t| = |g| + exp(-|g|), E t^2 = g^2 + 2.
+        square = (g**2 + 2 + 2 * c * (np.abs(g) + np.exp(-np.abs(g))) + c * c).mean()
+        slope = 1 + 2 * c * (np.exp(-np.abs(g)) / 2).mean()
+        assert ens_variance(c, spread) == pytest.approx(square / slope**2, rel=1e-4)
+
+
+def test_the_rule_is_minimax_for_many_clients():
+    spread = np.geomspace(1e-3, 1e3, 2001)
+    best = ens_variance(np.geomspace(1e-7, 1e4, 3001)[:, None], spread).min(axis=0)
+    worst = {c: (ens_variance(c, spread) / best).max() for c in (0.0, 1.0, 2.3, MINIMAX, 2.7, 10.0)}
+    assert worst[MINIMAX] == pytest.approx(1.0816, abs=2e-3)
+    assert all(worst[MINIMAX] < worst[c] for c in worst if c != MINIMAX)
+    assert worst[0.0] == pytest.approx(2.0, abs=1e-2)
+    assert ens_variance(MINIMAX) == pytest.approx(_MANY, abs=0.005)
+
+
+@pytest.mark.parametrize("m", [3, 5, 20, 100])
+def test_at_any_number_of_clients_it_is_near_the_best_and_leaves_what_is_said(m):
+    rng = np.random.default_rng(m)
+    L = rng.laplace(size=(m, 600_000 // m))
+    G = rng.normal(size=L.shape)
+    rule = noise_l1_for(LAPLACE, np.ones(m))
+    for variance in (0.0, 0.1, 1.0, 4.0):
+        Z = L + np.sqrt(variance) * G
+        best = min((kernel_ens(Z, c) ** 2).mean() for c in (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 1e3))
+        found = (kernel_ens(Z, rule) ** 2).mean()
+        assert found < 1.085 * best
+        if variance == 0.0:
+            left = noise_left(LAPLACE, np.ones(m))
+            assert found == pytest.approx(left**2 * 2 / m, rel=0.05)
+
+
+def test_what_it_says_at_its_edges():
+    for m in (1, 2):
+        assert noise_l1_for(LAPLACE, np.ones(m)) == 0.0
+        assert noise_left(LAPLACE, np.ones(m)) == 1.0
+    assert noise_l1_for(LAPLACE, np.ones(10)) == pytest.approx(2.0)
+    # One client that outweighs all is alone.
+    assert noise_l1_for(LAPLACE, [1e9, 1.0, 1.0]) == 0.0
+    assert noise_l1_for(LAPLACE, [1e300, 1e300]) == 0.0
+    assert noise_l1_for(LAPLACE, 7 * np.arange(1, 9)) == noise_l1_for(LAPLACE, np.arange(1, 9))
+    assert noise_l1_for(GAUSSIAN, np.ones(50)) == 0.0
+    assert noise_left(GAUSSIAN, np.ones(50)) == 1.0
+    for bad in ([], [0.0, 1.0], [-1.0]):
+        with pytest.raises(ValueError, match="weights must be positive"):
+            noise_l1_for(LAPLACE, bad)
+    for bad in ([[1.0]], [np.nan]):
+        with pytest.raises(ValueError, match="weights must"):
+            noise_left(LAPLACE, bad)
+
+
+def test_scales_that_differ_ask_for_their_inverse_as_weights():
+    """With these the noise left is least, among powers, and by the harmonic mean of the scales."""
+    rng = np.random.default_rng(1)
+    scale = np.exp(rng.normal(size=200))
+    Z = scale[:, None] * rng.laplace(size=(200, 5000))
+    found = {}
+    for power in (0.0, 1.0, 2.0):
+        p = scale**-power
+        c = noise_l1_for(LAPLACE, p) * np.average(scale, weights=p)
+        found[power] = (kernel_ens(Z, c, weights=p) ** 2).mean()
+    assert found[1.0] < 0.9 * min(found[0.0], found[2.0])
