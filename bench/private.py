@@ -1,0 +1,284 @@
+"""What privacy costs, by who is trusted: accuracies and mean losses of docs/privacy.md.
+
+Four tables, each of columns that public numbers prepare, and an intercept:
+
+* Adult, 45,222 rows, 100 clients: means and deviations declared public;
+* breast cancer, 569 rows, 5 clients: alike; judged on a fifth of the rows that is held out;
+* digits, 1,797 rows, 10 classes, 20 clients: pixels of 0 to 16 over 8; judged on a fifth, too;
+* synthetic, 1,000,000 rows, 1,000 clients that differ in size and law: as drawn.
+
+Every trial has a split and noise of its own. Each is a line of the file of results, and what is
+there is not run again:
+
+    python bench/private.py run results.jsonl --trials 20
+    python bench/private.py run results.jsonl --trials 20 --how central   # needs diffprivlib
+    python bench/private.py show results.jsonl --figure docs/images/privacy.png
+
+diffprivlib 0.6.6 wants scikit-learn below 1.7, so it has an environment of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedepm_fast import FederatedData, Logistic, Multinomial, Problem, datasets
+from fedepm_fast.data import standardised
+from fedepm_fast.data.synthetic import make_federated
+from fedepm_fast.privacy import plan
+
+DELTA = 1e-6
+LOGISTIC = Logistic(beta=0.0)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one trial learns from and is judged on: prepared columns, the last an intercept."""
+
+    data: FederatedData
+    test: FederatedData
+    loss: Any
+
+
+def dealt(table: FederatedData, m: int, seed: int, loss: Any, held: float = 0.0) -> Trial:
+    """Rows in random order: the first are held out, the others dealt to m equal clients."""
+    A, y = table.features, table.labels
+    order = np.random.default_rng(seed).permutation(len(y))
+    out = round(held * len(y))
+    test, rows = order[:out], order[out:]
+    sizes = np.diff(np.linspace(0, len(rows), m + 1).round().astype(int))
+    data = FederatedData(A[rows], y[rows], sizes)
+    judged = FederatedData(A[test], y[test], [out]) if out else data
+    return Trial(data, judged, loss)
+
+
+def adult(seed: int) -> Trial:
+    return dealt(standardised(datasets.adult(clients=1)), 100, seed, LOGISTIC)
+
+
+def breast_cancer(seed: int) -> Trial:
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    return dealt(standardised(FederatedData(X, y, [len(y)])), 5, seed, LOGISTIC, 0.2)
+
+
+def digits(seed: int) -> Trial:
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    A = np.column_stack([X / 8, np.ones(len(X))])
+    loss = Multinomial(beta=0.0, classes=10)
+    return dealt(FederatedData(A, y, [len(y)]), 20, seed, loss, 0.2)
+
+
+def synthetic(seed: int) -> Trial:
+    made = make_federated(
+        clients=1000, samples=1_000_000, features=30, heterogeneity=0.3, imbalance=0.5,
+        noise=0.5, seed=seed,
+    )  # fmt: skip
+    A = np.column_stack([made.features, np.ones(made.n_samples)])
+    data = FederatedData(A, made.labels, made.client_sizes)
+    return Trial(data, data, LOGISTIC)
+
+
+@dataclass(frozen=True)
+class Table:
+    make: Callable[[int], Trial]
+    words: str
+    trials: int = 10_000
+    """At most so many."""
+
+
+TABLES = {
+    "adult": Table(adult, "Adult, 100 clients"),
+    "breast cancer": Table(breast_cancer, "breast cancer, 5 clients"),
+    "digits": Table(digits, "digits, 20 clients"),
+    "synthetic": Table(synthetic, "1,000,000 x 30, 1,000 clients", 5),
+}
+
+
+def majority(trial: Trial, epsilon: float, seed: int) -> dict[str, float]:
+    """The commonest class, and the loss of the classes' shares."""
+    learned, judged = (
+        np.unique(data.labels, return_counts=True) for data in (trial.data, trial.test)
+    )
+    shares = dict(zip(learned[0], learned[1] / learned[1].sum(), strict=True))
+    best = max(shares, key=shares.__getitem__)
+    counts = dict(zip(*judged, strict=True))
+    total = sum(counts.values())
+    loss = -sum(n * math.log(shares[label]) for label, n in counts.items()) / total
+    return {"accuracy": counts[best] / total, "loss": loss}
+
+
+def optimum(trial: Trial, epsilon: float, seed: int) -> dict[str, float]:
+    """Without privacy: the pooled rows' optimum, with scikit-learn's default regulariser."""
+    d = trial.data.n_samples
+    pooled = FederatedData(trial.data.features, trial.data.labels, [d])
+    loss = trial.loss.changed(beta=1 / d, regularizer="beta")
+    return judged(trial, Problem(pooled, loss).optimum(method="newton").x)
+
+
+def judged(trial: Trial, x: np.ndarray) -> dict[str, float]:
+    """Accuracy and mean loss of a point."""
+    test = trial.test
+    problem = Problem(FederatedData(test.features, test.labels, [test.n_samples]), trial.loss)
+    return {"accuracy": problem.accuracy(x), "loss": problem.total_value(x)}
+
+
+def planned(**how: Any) -> Callable[..., dict[str, float]]:
+    """A private run by its plan."""
+
+    def private(trial: Trial, epsilon: float, seed: int) -> dict[str, float]:
+        data = trial.data
+        made = plan(epsilon, data.client_sizes, data.n_features, objective=trial.loss, **how)
+        started = time.perf_counter()
+        x = made.run(data, seed=2**40 + seed).x
+        seconds = time.perf_counter() - started
+        return judged(trial, x) | {"rise": made.rise, "seconds": seconds}
+
+    return private
+
+
+def central(trial: Trial, epsilon: float, seed: int) -> Iterator[dict[str, float]]:
+    """diffprivlib's logistic regression by a curator who has all rows (pure epsilon), with each of
+    nine settings: `show` takes the best, in its favour."""
+    from diffprivlib.models import LogisticRegression
+
+    X, y, columns = trial.data.features[:, :-1], trial.data.labels, trial.data.n_features - 1
+    for norm in (0.7, 1.0, 1.4):
+        for C in (0.01, 0.1, 1.0):
+            model = LogisticRegression(
+                epsilon=epsilon, data_norm=norm * math.sqrt(columns), C=C, max_iter=500,
+                random_state=seed,
+            ).fit(X, y)  # fmt: skip
+            accuracy = float(model.score(trial.test.features[:, :-1], trial.test.labels))
+            yield {"accuracy": accuracy, "norm": norm, "C": C}
+
+
+@dataclass(frozen=True)
+class How:
+    words: str
+    run: Callable[..., Any]
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0)
+    tables: tuple[str, ...] = tuple(TABLES)
+
+
+PURE = (0.25, 0.5, 1.0, 5.0)
+HOW = {
+    "majority": How("the commonest class", majority, (math.inf,)),
+    "optimum": How("no privacy", optimum, (math.inf,)),
+    "gaussian": How("nobody, Gaussian", planned(delta=DELTA)),
+    "laplace": How("nobody, Laplace, pure", planned(delta=0.0), (*PURE[:3], 2.0, 5.0)),
+    "central": How("a curator (diffprivlib), pure", central, (0.25, 0.5, 1.0, 2.0, 5.0)),
+}
+
+
+def run(path: Path, tables: list[str], ways: list[str], trials: int) -> None:
+    """What is not in the file yet, a line a trial."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    done = {tuple(json.loads(line)["key"]) for line in lines}
+    with path.open("a") as file:
+        for name in tables:
+            for seed in range(min(trials, TABLES[name].trials)):
+                todo = [
+                    (way, epsilon)
+                    for way in ways
+                    if name in HOW[way].tables
+                    for epsilon in HOW[way].epsilons
+                    if (name, way, epsilon, seed) not in done
+                ]
+                if not todo:
+                    continue
+                trial = TABLES[name].make(seed)
+                for way, epsilon in todo:
+                    found = HOW[way].run(trial, epsilon, seed)
+                    found = [found] if isinstance(found, dict) else list(found)
+                    key = [name, way, epsilon, seed]
+                    file.write(json.dumps({"key": key, "found": found}) + "\n")
+                    file.flush()
+                    best = max(one["accuracy"] for one in found)
+                    print(f"{name} {seed}: {way} {epsilon:g}: {best:.4f}", flush=True)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The trials of a table, a way and an epsilon."""
+
+    accuracies: list[float]
+    losses: list[float]
+    rise: float
+    seconds: float
+
+
+def read(path: Path) -> dict[tuple[str, str, float], Cell]:
+    """Cells by table, way and epsilon; of settings the one whose median is best."""
+    trials: dict[tuple[str, str, float], list[list[dict[str, float]]]] = {}
+    for line in path.read_text().splitlines():
+        *cell, _ = (record := json.loads(line))["key"]
+        trials.setdefault(tuple(cell), []).append(record["found"])
+    cells = {}
+    for key, found in trials.items():
+        settings = [*zip(*found, strict=True)]
+        best = max(settings, key=lambda of: statistics.median(one["accuracy"] for one in of))
+        of = {name: [one.get(name, math.nan) for one in best] for name in
+              ("accuracy", "loss", "rise", "seconds")}  # fmt: skip
+        cells[key] = Cell(
+            of["accuracy"], of["loss"], statistics.median(of["rise"]),
+            statistics.median(of["seconds"]),
+        )  # fmt: skip
+    return cells
+
+
+def show(path: Path) -> None:
+    """The tables, as Markdown."""
+    cells = read(path)
+    for name, table in TABLES.items():
+        print(f"\n**{table.words}**\n")
+        print("| trusted | epsilon | accuracy | worst | mean loss | said beforehand | s | trials |")
+        print("|---|---|---|---|---|---|---|---|")
+        for way, how in HOW.items():
+            for epsilon in how.epsilons:
+                if cell := cells.get((name, way, epsilon)):
+                    print(
+                        f"| {how.words} | {epsilon:g} | {statistics.median(cell.accuracies):.4f} "
+                        f"| {min(cell.accuracies):.4f} | {statistics.median(cell.losses):.4f} "
+                        f"| +{cell.rise:.2g} | {cell.seconds:.2f} | {len(cell.accuracies)} |"
+                    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run")
+    running.add_argument("results", type=Path)
+    running.add_argument("--trials", type=int, default=20)
+    running.add_argument("--tables", choices=TABLES, nargs="+", default=[*TABLES])
+    running.add_argument(
+        "--how", choices=HOW, nargs="+", default=[way for way in HOW if way != "central"]
+    )
+    showing = commands.add_parser("show")
+    showing.add_argument("results", type=Path)
+    showing.add_argument("--figure", type=Path)
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        warnings.simplefilter("ignore")
+        run(arguments.results, arguments.tables, arguments.how, arguments.trials)
+    else:
+        show(arguments.results)
+
+
+if __name__ == "__main__":
+    main()
