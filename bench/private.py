@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -211,52 +210,6 @@ def run(path: Path, tables: list[str], ways: list[str], trials: int) -> None:
                     print(f"{name} {seed}: {way} {epsilon:g}: {best:.4f}", flush=True)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The trials of a table, a way and an epsilon."""
-
-    accuracies: list[float]
-    losses: list[float]
-    rise: float
-    seconds: float
-
-
-def read(path: Path) -> dict[tuple[str, str, float], Cell]:
-    """Cells by table, way and epsilon; of settings the one whose median is best."""
-    trials: dict[tuple[str, str, float], list[list[dict[str, float]]]] = {}
-    for line in path.read_text().splitlines():
-        *cell, _ = (record := json.loads(line))["key"]
-        trials.setdefault(tuple(cell), []).append(record["found"])
-    cells = {}
-    for key, found in trials.items():
-        settings = [*zip(*found, strict=True)]
-        best = max(settings, key=lambda of: statistics.median(one["accuracy"] for one in of))
-        of = {name: [one.get(name, math.nan) for one in best] for name in
-              ("accuracy", "loss", "rise", "seconds")}  # fmt: skip
-        cells[key] = Cell(
-            of["accuracy"], of["loss"], statistics.median(of["rise"]),
-            statistics.median(of["seconds"]),
-        )  # fmt: skip
-    return cells
-
-
-def show(path: Path) -> None:
-    """The tables, as Markdown."""
-    cells = read(path)
-    for name, table in TABLES.items():
-        print(f"\n**{table.words}**\n")
-        print("| trusted | epsilon | accuracy | worst | mean loss | said beforehand | s | trials |")
-        print("|---|---|---|---|---|---|---|---|")
-        for way, how in HOW.items():
-            for epsilon in how.epsilons:
-                if cell := cells.get((name, way, epsilon)):
-                    print(
-                        f"| {how.words} | {epsilon:g} | {statistics.median(cell.accuracies):.4f} "
-                        f"| {min(cell.accuracies):.4f} | {statistics.median(cell.losses):.4f} "
-                        f"| +{cell.rise:.2g} | {cell.seconds:.2f} | {len(cell.accuracies)} |"
-                    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -277,7 +230,9 @@ def main() -> None:
         warnings.simplefilter("ignore")
         run(arguments.results, arguments.tables, arguments.how, arguments.trials)
     else:
-        show(arguments.results)
+        import private_report
+
+        private_report.show(arguments.results, arguments.figure)
 
 
 if __name__ == "__main__":
