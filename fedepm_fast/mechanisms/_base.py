@@ -164,7 +164,7 @@ class Mechanism:
         return dataclasses.replace(self, clip=clip)
 
     def describe(self) -> dict[str, Any]:
-        """Name and parameters as plain values, for records; without moments where there are none."""
+        """Name and parameters as plain values, for records; moments only where there are any."""
         found = {"name": self.name, **dataclasses.asdict(self)}
         return found if self.moments else {k: v for k, v in found.items() if k != "moments"}
 

@@ -164,6 +164,13 @@ def simulate_moments(
     return values, scales
 
 
+def size_of_ones(p: int, order: int) -> float:
+    """The size of a row of p ones, which is about that of one of p standardised columns."""
+    ones = np.ones(p)
+    sums = {1: np.atleast_1d(ones.sum()), 2: np.atleast_1d(ones @ ones)}
+    return float(np.sqrt(sums[2])[0] if order == 2 else _size_in_l1(sums.__getitem__)[0])
+
+
 def _clipped(features: Any, radius: float, order: int) -> Any:
     if order == 2:
         return clip_rows(features, radius, 2)

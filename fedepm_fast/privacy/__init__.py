@@ -31,6 +31,7 @@ from .accounting import (
     gaussian_noise_multiplier,
     laplace_epsilon,
 )
+from .planning import PrivatePlan, plan
 from .release import release, release_scale
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "LaplaceMechanism",
     "Mechanism",
     "PaperNoise",
+    "PrivatePlan",
     "ReleasedRun",
     "clip_rows",
     "ens_variance",
@@ -48,6 +50,7 @@ __all__ = [
     "laplace_epsilon",
     "noise_l1_for",
     "noise_left",
+    "plan",
     "release",
     "release_scale",
     "upload_sensitivity",

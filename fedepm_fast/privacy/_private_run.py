@@ -1,0 +1,153 @@
+"""A planned private run in one process: moments, coordinates, rounds, mean, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._common.validation import ArgumentValueError
+from ..callbacks import Callback, RoundInfo
+from ..data import FederatedData
+from ..losses import Objective
+from ..mechanisms import simulate_moments
+from ..private_runs import check_run, fresh_seed
+from ..randomness import CounterRandomness
+from ..result import DivergenceWarning, Result
+from ..runner import make_problem, run
+
+if TYPE_CHECKING:
+    from .planning import PrivatePlan
+
+Array = NDArray[np.float64]
+
+
+def private_run(
+    plan: PrivatePlan,
+    data: FederatedData,
+    *,
+    seed: int | None,
+    engine: str | None,
+    callback: Callback | None,
+    public_scaling: bool,
+    every_accuracy: bool,
+) -> Result:
+    """`PrivatePlan.run`."""
+    algorithm = _check(plan, data, public_scaling)
+    # The seed of the noise of the moments as well, whose counter is another.
+    seed = fresh_seed() if seed is None else seed
+    back, objective = _with_penalty(coordinates_of(plan, data, seed), plan.objective)
+    moved = FederatedData(
+        data.features @ back, data.labels, data.client_sizes, None, data.client_names, data.rows,
+        data.description,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        # That noise leads above the start is said from what is public, by the plan.
+        warnings.simplefilter("ignore", DivergenceWarning)
+        result = run(
+            algorithm, moved, objective=objective, rounds=plan.rounds, seed=seed,
+            engine=engine, callback=None if callback is None else _watch(callback, back),
+            every_accuracy=every_accuracy,
+        )  # fmt: skip
+    return _in_columns(result, plan, data, back, public_scaling)
+
+
+def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
+    """What turns columns into those of the rounds, shape (p, p), from released second moments."""
+    mechanism, p = plan.mechanism, data.n_features
+    if plan.radius is None:
+        return np.eye(p)
+    releases = np.full(data.n_clients, plan.settings.rounds + mechanism.moments)
+    multipliers = np.array([
+        mechanism.one_release(z, mechanism.moments) for z in mechanism.noise_multipliers(releases)
+    ])  # fmt: skip
+    values, scales = simulate_moments(
+        data, mechanism, plan.radius, multipliers, CounterRandomness(seed)
+    )
+    return plan.coordinates(values, scales)
+
+
+def _with_penalty(back: Array, objective: Objective) -> tuple[Array, Objective]:
+    """Coordinates in which the penalty is diagonal, and its curvature and the loss's bound add up
+    to the latter; and the objective in them.
+
+    With v those in which the loss's bound is a multiple kappa of the identity, ``w = back @ v``,
+    the penalty of w has in v the matrix P; turned by its eigenvectors, and every direction divided
+    by ``sqrt(1 + beta * delta / kappa)``, delta its eigenvalue, the sum is kappa again.
+    """
+    beta, kappa, p = objective.beta, objective.curvature, len(back)
+    if beta == 0:
+        return back, objective.changed(weights=None)
+    weights = np.ones(p) if objective.weights is None else np.array(objective.weights)
+    delta, turn = np.linalg.eigh(back.T @ (weights[:, None] * back))
+    delta = np.maximum(delta, 0.0)
+    grown = 1 + beta * delta / kappa
+    return back @ (turn / np.sqrt(grown)), objective.changed(weights=tuple(delta / grown))
+
+
+def _check(plan: PrivatePlan, data: FederatedData, public_scaling: bool) -> Any:
+    """The algorithm, if it may run on these data."""
+    if not np.array_equal(data.client_sizes, plan.client_sizes):
+        raise ArgumentValueError(
+            "data", f"must have the plan's {len(plan.client_sizes)} clients of as many rows"
+        )
+    if data.n_features != plan.n_features:
+        raise ArgumentValueError(
+            "data", f"must have {plan.n_features} columns as planned, got {data.n_features}"
+        )
+    mechanism = dataclasses.replace(plan.mechanism, public_scaling=public_scaling)
+    asked = dataclasses.replace(plan.algorithm, mechanism=mechanism)
+    check_run(asked, make_problem(asked, data, plan.objective))
+    # Coordinates that were released are public whatever they look like.
+    mechanism = dataclasses.replace(mechanism, public_scaling=True)
+    return dataclasses.replace(plan.algorithm, mechanism=mechanism)
+
+
+def _watch(callback: Callback, back: Array) -> Callback:
+    """`callback`, shown points of the columns."""
+
+    def watch(info: RoundInfo) -> Any:
+        x = _back(info.x, back)
+        x.flags.writeable = False
+        return callback(dataclasses.replace(info, x=x))
+
+    return watch
+
+
+def _back(points: Array, back: Array) -> Array:
+    """Points (..., K * p) of the rounds' coordinates in those of the columns."""
+    shape = points.shape
+    return np.asarray((points.reshape(-1, len(back)) @ back.T).reshape(shape))
+
+
+def _in_columns(
+    result: Result, plan: PrivatePlan, data: FederatedData, back: Array, public_scaling: bool
+) -> Result:
+    """The result of the rounds in the columns, with the mean in place of the last point."""
+    history = dict(result.history)
+    points = history["x"]
+    if len(points) > 1:
+        points = np.concatenate([points[:-1], plan.average(points[1:])[None]])
+    history["x"] = points = _back(points, back)
+    problem = make_problem(plan.algorithm, data, plan.objective)
+    m = problem.n_clients
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = [problem.total_value_and_gradient(x) for x in points]
+    history["objective"] = np.array([value for value, _ in found])
+    history["grad_mean_sq"] = np.array([(g / m) @ (g / m) for _, g in found])
+    if "accuracy" in history:
+        history["accuracy"] = history["accuracy"].copy()
+        history["accuracy"][-1] = problem.accuracy(points[-1])
+    privacy = dict(result.settings["privacy"])
+    public = [text for text in privacy["public"] if not text.startswith("the scaling")]
+    if public_scaling:
+        public.append("the scaling of the columns, by the user's word")
+    privacy |= {"public": public, "kept": plan.kept, "expected_rise": plan.rise}
+    return dataclasses.replace(
+        result, x=points[-1], W=_back(result.W, back), Z=_back(result.Z, back), history=history,
+        data=result.data | {"description": data.summary()},
+        settings=result.settings | {"privacy": privacy},
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""Planned private runs: settings from public numbers, and what comes out of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedepm_fast import FederatedData, Logistic
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
+from fedepm_fast.privacy._settings import Settings
+
+SIZES = np.array([700, 300, 1000, 500])
+SEED = 2**40
+
+
+def table(p: int = 5, seed: int = 0) -> FederatedData:
+    rng = np.random.default_rng(seed)
+    d = int(SIZES.sum())
+    A = np.column_stack([rng.normal(size=(d, p - 1)) @ (np.eye(p - 1) + 0.3), np.ones(d)])
+    labels = rng.random(d) < 1 / (1 + np.exp(-A @ np.linspace(1, -1, p)))
+    return FederatedData(A, labels.astype(float), SIZES)
+
+
+def best(data: FederatedData, beta: float = 0.0) -> np.ndarray:
+    """Newton's method on all rows, the penalty beta of every coefficient for the mean loss."""
+    A, b = data.features, data.labels
+    w = np.zeros(A.shape[1])
+    for _ in range(50):
+        s = 1 / (1 + np.exp(-A @ w))
+        g = A.T @ (s - b) / len(b) + beta * w
+        w = w - np.linalg.solve((A.T * (s * (1 - s))) @ A / len(b) + beta * np.eye(len(w)), g)
+    return w
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_with_next_to_no_noise_it_ends_at_the_optimum(delta, beta):
+    data = table()
+    asked = Settings(4, 60, 10, 1.0, 20.0, 20.0, 1.0)
+    objective = Logistic(beta=beta, regularizer="beta")
+    planned = plan(1e9, SIZES, 5, delta=delta, objective=objective, settings=asked)
+    found = planned.run(data, seed=SEED, public_scaling=True, engine="reference")
+    np.testing.assert_allclose(found.x, best(data, beta), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_both_engines_give_the_same(delta):
+    data, planned = table(), plan(2.0, SIZES, 5, delta=delta)
+    one, other = (
+        planned.run(data, seed=SEED, public_scaling=True, engine=engine)
+        for engine in ("reference", "compiled")
+    )
+    np.testing.assert_allclose(one.x, other.x, rtol=1e-9)
+    np.testing.assert_allclose(one.history["objective"], other.history["objective"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", [GaussianMechanism, LaplaceMechanism])
+def test_moments_are_in_the_account(mechanism):
+    asked = Settings(3, 5, 2, 1.5, 0.9, 0.8, 0.3)
+    planned = plan(None, SIZES, 5, mechanism=mechanism(total_epsilon=1.0), settings=asked)
+    found = planned.run(table(), seed=SEED, public_scaling=True, engine="reference")
+    spent = found.history["epsilon_clients"]
+    assert spent.shape == (6, 4)
+    assert (spent[-1] == 1.0).all()
+    z = planned.mechanism.noise_multipliers(np.array([8]))
+    for tau, each in enumerate(spent):
+        np.testing.assert_allclose(
+            each, planned.mechanism.spent(z, np.array([3 + tau]))[0], rtol=1e-12
+        )
+    if mechanism is LaplaceMechanism:
+        np.testing.assert_allclose(spent[:, 0], np.arange(3, 9) / 8, rtol=1e-12)
+
+
+def test_the_deviation_is_that_of_the_mean_of_the_last_points():
+    planned = plan(1.0, SIZES, 5, settings=Settings(0, 7, 3, 2.0, 0.9, 0.8, 0.3))
+    rng, left = np.random.default_rng(0), 1 - 0.6 / 2.0
+    x, points = np.zeros(200_000), []
+    for _ in range(7):
+        x = left * x + rng.normal(size=len(x))
+        points.append(x)
+    z = planned.mechanism.noise_multiplier(1.0, 7)
+    sizes, eta = SIZES, planned.algorithm.eta
+    each = 2 * planned.mechanism.clip / sizes.sum() * z * math.sqrt(len(sizes)) / eta
+    assert planned.deviation == pytest.approx(each * np.mean(points[-3:], axis=0).std(), rel=0.01)
+
+
+def test_data_that_were_not_planned_for_are_refused():
+    data, planned = table(), plan(1.0, SIZES, 5)
+    with pytest.raises(ValueError, match="data must have 4 columns as planned, got 5"):
+        plan(1.0, SIZES, 4).run(data)
+    with pytest.raises(ValueError, match="data must have the plan's 3 clients"):
+        plan(1.0, SIZES[:3], 5).run(data)
+    with pytest.raises(ValueError, match="columns were divided by numbers that depend on the data"):
+        A = (data.features - data.features.mean(0)) / data.features[:, :].std(0).clip(1e-9)
+        A[:, -1] = 1
+        planned.run(FederatedData(A, data.labels, SIZES))
