@@ -30,7 +30,7 @@ def warm_runs() -> None:
         warnings.simplefilter("ignore", DivergenceWarning)
         for algorithm, (name, loss) in itertools.product(staged, OBJECTIVES.items()):
             # Some algorithms refuse losses without a bound of their curvature.
-            refused: list[type[Exception]] = [ValueError] if loss.curvature is None else []
+            refused: list[type[Exception]] = [ValueError] if loss().curvature is None else []
             for data in _data(loss.task):
                 with suppress(*refused):
                     run(algorithm(), data, objective=name, rounds=1)

@@ -27,6 +27,7 @@ from .guarantees import (
 )
 from .losses import OBJECTIVES, as_objective
 from .losses.multinomial import Multinomial
+from .losses.scalar import ScalarLoss
 from .mechanisms import Mechanism, PrivacyPlan, clipped_data
 from .objectives import Problem
 from .participation import clients_per_round, select
@@ -86,19 +87,25 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
             "public bounds instead, or declare that public, with public_scaling"
         )
     objective = problem.objective
-    # What subclasses do is not accounted for, nor what functions of a user's do at any margin.
-    if type(objective) not in [OBJECTIVES[name] for name in OBJECTIVES.built_in()]:
+    # What subclasses do is not accounted for: their functions see all rows at once.
+    checked = [OBJECTIVES[name] for name in OBJECTIVES.built_in()]
+    if type(objective) not in [*checked, ScalarLoss]:
         raise ValueError(
             f"the objective {objective.name!r} is a loss of your own, "
             f"{type(objective).__name__}, whose gradients nothing bounds: private runs take the "
-            "built-in losses"
+            "built-in losses, and ScalarLoss with a slope, to which they clip its gradient"
         )
     if objective.slope is None:
         raise ValueError(
             f"the objective {objective.name!r} has no bound on a record's gradient: "
             "private runs need a loss with a bounded derivative, such as 'logistic', "
-            "'multinomial', or Huber(delta), which is least squares with each record's derivative "
-            "clipped to delta"
+            "'multinomial', SquaredHinge(slope=...), Poisson(slope=...), or Huber(delta), which is "
+            "least squares with each record's derivative clipped to delta"
+        )
+    if objective.curvature is None:
+        raise ValueError(
+            f"the objective {objective.name!r} must have a curvature for a private run, by which "
+            "the rounding of margins is accounted for"
         )
 
 
@@ -132,10 +139,11 @@ def _looks_scaled(data: FederatedData) -> str:
 
 
 def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
-    """The problem whose gradients the clients take: rows clipped to the mechanism's bound."""
+    """The problem whose gradients the clients take: rows clipped to the mechanism's bound, and
+    derivatives to the loss's."""
     slope = problem.objective.slope_in(mechanism.order)
     assert slope is not None
-    return Problem(clipped_data(problem.data, mechanism, slope), problem.objective)
+    return Problem(clipped_data(problem.data, mechanism, slope), problem.objective.bounded())
 
 
 def plan_of(

@@ -14,6 +14,7 @@ from fedepm_fast import (
     LeastSquares,
     Logistic,
     Multinomial,
+    Poisson,
     Problem,
     SquaredHinge,
 )
@@ -81,6 +82,38 @@ def test_squared_hinge_by_hand():
     t, b = np.array([0.0, 1.0, 3.0, -1.0, 0.5]), np.array([1.0, 1.0, 1.0, 1.0, 0.0])
     np.testing.assert_array_equal(SquaredHinge().loss(t, b), [1, 0, 0, 4, 2.25])
     np.testing.assert_array_equal(SquaredHinge().derivative(t, b), [-2, 0, 0, -4, 3])
+
+
+def test_squared_hinge_with_a_slope_by_hand():
+    # Linear where the margin is short by more than half the slope.
+    loss = SquaredHinge(slope=3.0)
+    t, b = np.array([0.0, 1, 2, -1, -4, 0.5]), np.array([1.0, 1, 1, 1, 1, 0])
+    np.testing.assert_array_equal(loss.loss(t, b), [1, 0, 0, 3.75, 12.75, 2.25])
+    np.testing.assert_array_equal(loss.derivative(t, b), [-2, 0, 0, -3, -3, 3])
+    np.testing.assert_array_equal(loss.second_derivative(t, b), [2, 0, 0, 0, 0, 0])
+    assert loss.curvature == 2.0 and loss.slope_in(1) == loss.slope_in(2) == 3.0
+
+
+def test_poisson_with_a_slope_by_hand():
+    # Counts and means beyond 4 count as 4.
+    loss = Poisson(slope=4.0)
+    t, b = np.log([0.5, 2.0, 4.0, 8.0, 8.0]), np.array([7.0, 1, 3, 2, 9])
+    want = [0.5, 2, 4, 4 + 4 * np.log(2), 4 + 4 * np.log(2)] - np.array([4.0, 1, 3, 2, 4]) * t
+    np.testing.assert_allclose(loss.loss(t, b), want, rtol=1e-15)
+    np.testing.assert_allclose(loss.derivative(t, b), [-3.5, 1, 1, 2, 0], atol=1e-15)
+    np.testing.assert_allclose(loss.second_derivative(t[[0, 1, 3]], b[:3]), [0.5, 2, 0], rtol=1e-15)
+    assert loss.curvature == 4.0 and loss.at_zero == 1.0 and Poisson(slope=0.5).at_zero is None
+    assert Poisson().curvature is None and Poisson().slope is None
+    with np.errstate(over="raise", invalid="raise"):  # far away, too
+        np.testing.assert_array_equal(loss.derivative(np.array([-1e4, 1e4]), b[:2]), [-4, 3])
+
+
+@pytest.mark.parametrize("kind", [SquaredHinge, Poisson])
+def test_a_slope_is_above_zero_and_finite(kind):
+    for slope in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match=r"slope must be a finite number in \(0, inf\)"):
+            kind(slope=slope)
+    assert "slope" not in kind().describe() and kind(slope=2.0).describe()["slope"] == 2.0
 
 
 def test_totals_are_sums_over_clients(any_problem, rng):

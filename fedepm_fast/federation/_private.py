@@ -71,8 +71,8 @@ class PrivateClient:
         The client's rows. They are clipped to ``clip / objective.slope_in(order)``.
     labels : array_like of shape (d,)
     objective : str or Objective
-        With a bounded derivative, such as ``"logistic"``; that of a loss of your own is taken at
-        your word.
+        With a bounded derivative, such as ``"logistic"``; that of a `ScalarLoss` is clipped to its
+        `slope`.
     index : int
         The client's number, from 0.
     clients : int

@@ -149,6 +149,11 @@ class Objective:
         """A bound of the derivative of `loss` in the margin, for any label; None without one."""
         return None
 
+    def bounded(self) -> Objective:
+        """This loss such that `slope` bounds its derivative whatever its functions give: as it
+        is, for the losses of this package do."""
+        return self
+
     def slope_in(self, order: int) -> float | None:
         """A bound of the derivative's norm, L1 (order 1) or L2 (order 2), over a row's margins."""
         return self.slope
@@ -183,9 +188,9 @@ class Objective:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The loss's own parameters, by name."""
-        common = {f.name for f in fields(Objective)}
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in common}
+        """The loss's own parameters, by name; a slope only where one is given."""
+        without = {f.name for f in fields(Objective)} | ({"slope"} if self.slope is None else set())
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in without}
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""

@@ -45,8 +45,10 @@ class ScalarLoss(Objective):
         A bound of the second derivative, the Lipschitz constant of `gradient` in t. What needs it,
         such as `Problem.lipschitz`, is refused without it.
     slope : float, optional
-        A bound of ``abs(gradient)``, for any margin and label. Private runs take built-in losses
-        only: nothing proves a bound of functions of your own, at every margin.
+        A bound of ``abs(gradient)``, for any margin and label. Private runs need it, and
+        `curvature`: nothing proves a bound of functions of your own at every margin, so they clip
+        what `gradient` gives to it. Where it does bound `gradient`, that changes nothing;
+        elsewhere the loss that they minimise is the one with the clipped derivative.
     task : {"regression", "classification"}
         What labels are: any numbers; or 0 and 1, which are predicted by the sign of the margin.
     name : str
@@ -160,6 +162,12 @@ class ScalarLoss(Objective):
             maps[name] = own_map(self._functions[name], self._identities[name])
         return maps[name]
 
+    def bounded(self) -> _Bounded:
+        """This loss with what `gradient` gives clipped to ``+-slope``, NaN to 0."""
+        new = object.__new__(_Bounded)
+        new.__dict__.update(self.__dict__)
+        return new
+
     @property
     def labels(self) -> str:  # type: ignore[override]
         return "binary" if self.task == "classification" else "reals"
@@ -179,7 +187,12 @@ class ScalarLoss(Objective):
 
     @property
     def packing(self) -> dict[str, Any]:
-        return {"loss": self._loss}
+        return {"loss": self._loss, "parameter": self.parameter}
+
+    @property
+    def parameter(self) -> float:
+        """What the kernels clip the derivative to."""
+        return np.inf
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -189,6 +202,27 @@ class ScalarLoss(Objective):
             "curvature": self.curvature,
             "slope": self.slope,
         }
+
+
+@dataclass(frozen=True)
+class _Bounded(ScalarLoss):
+    """A loss whose derivative is within its slope, at every margin and label.
+
+    Its value is that of the functions.
+    """
+
+    def derivative(self, t: Array, b: Array) -> Array:
+        found = super().derivative(t, b)
+        found[np.isnan(found)] = 0.0
+        return np.clip(found, -self.parameter, self.parameter)
+
+    def lanes(self) -> Loss:  # type: ignore[override]
+        return self._loss
+
+    @property
+    def parameter(self) -> float:
+        assert self.slope is not None
+        return self.slope
 
 
 @dataclass(frozen=True)

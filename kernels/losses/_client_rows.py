@@ -47,8 +47,8 @@ class ClientRows:
     targets: NDArray[Any]
     """Labels of the rows or, for losses of signed margins, their signs 1 - 2b, shape (d,)."""
     constants: NDArray[Any]
-    """The loss's parameter (delta or the number of classes; 0 if it has none), then the weights
-    of the coordinates in the regulariser, shape (1 + n_parameters,)."""
+    """The loss's parameter (delta, a slope or the number of classes; 0 if it has none), then the
+    weights of the coordinates in the regulariser, shape (1 + n_parameters,)."""
 
     layout: ClassVar[str]
 

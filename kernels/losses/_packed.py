@@ -114,7 +114,8 @@ def pack(
         tested then.
     **parameters
         Those of a loss that has a name, such as ``delta`` for Huber or ``classes`` for the
-        multinomial one; the `parameter` of a step otherwise, 0 by default.
+        multinomial one; the `parameter` of a step otherwise, 0 by default, or of
+        `scalar_loss` what its gradient is clipped to (NaN to 0), inf by default.
 
     Returns
     -------
@@ -252,7 +253,7 @@ def _loss(
     if not checked:
         check_labels(loss.labels, labels, f"the {loss} loss")
     steps_of(loss)  # functions whose globals have changed are refused now
-    return loss, parameters.get("parameter", 0.0)
+    return loss, parameters.get("parameter", np.inf if loss.scalar else 0.0)
 
 
 def _check_weights(weights: ArrayLike | None, n: int) -> NDArray[Any]:

@@ -21,6 +21,8 @@ from .._simd import (
     lane,
     lanes,
     load,
+    maximum,
+    minimum,
     select,
     splat,
     store,
@@ -133,7 +135,10 @@ def _of_numbers(value, gradient):
         held, zero = target == target, splat(work, 0.0)
         margin = select(held, load(work, at), splat(work, work[at]))
         label = select(held, target, splat(work, lane(target, 0)))
-        store(work, at, select(held, gradient(work, margin, label), zero))
+        slope = select(held, gradient(work, margin, label), zero)
+        clipped = maximum(-parameter, minimum(parameter, slope))
+        # Without a bound NaN stays: inf - inf.
+        store(work, at, select(slope == slope, clipped, parameter - parameter))
         return total + select(held, value(work, margin, label), zero), product
 
     return step

@@ -24,12 +24,16 @@ from fedepm_fast.losses._agreement import check_derivatives
 from fedepm_fast.privacy import LaplaceMechanism
 
 NAMES = (*OBJECTIVES.built_in(), PseudoHuber.name)
+#: And those whose derivative a slope bounds, in each of their parts.
+CASES = (*NAMES, "squared_hinge, slope 1.5", "poisson, slope 2")
 ALGORITHM = FedEPM(mu0=20.0, preset="text")
 
 
-def one(name):
+def one(case):
     """A loss of that name with weights, and data for it."""
-    objective = as_objective(name, beta=0.1, weights=(1.0, 0.0, 2.0, 1.0, 1.0))
+    name, _, slope = case.partition(", slope ")
+    given = {"slope": float(slope)} if slope else {}
+    objective = as_objective(name, beta=0.1, weights=(1.0, 0.0, 2.0, 1.0, 1.0), **given)
     return objective, data_for(objective)
 
 
@@ -41,7 +45,7 @@ def run_of(name):
 # Mathematics ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_derivatives_are_those_of_the_loss(name, rng):
     objective, data = one(name)
     objective = objective.fit_to(data)
@@ -68,7 +72,7 @@ def test_derivatives_are_those_of_the_loss(name, rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_kernels_are_the_numpy_functions(name, dtype, rng):
     objective, data = one(name)
     points = rng.normal(size=(data.n_clients, Problem(data, objective).n_parameters)) / 2
@@ -99,7 +103,7 @@ def test_kernels_are_the_numpy_functions(name, dtype, rng):
             np.testing.assert_array_equal(again, f)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_a_run_is_compiled_and_that_of_the_equations(name):
     objective, data = one(name)
     got = run_of(name)
@@ -189,7 +193,7 @@ def _compiled():
 
 def test_private_runs_take_what_is_bounded():
     algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=1.0))
-    for name in NAMES:
+    for name in CASES:
         objective, data = one(name)
         objective = objective.fit_to(data)
         if name == PseudoHuber.name:

@@ -31,7 +31,8 @@ from fedepm_fast.kernels._identity import own_identity
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.kernels._simd import horizontal_sum, lanes, load, splat
 from fedepm_fast.kernels.losses._steps import _takes_vectors, own_device, steps_of
-from fedepm_fast.privacy import LaplaceMechanism
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+from fedepm_fast.private_runs import private_problem
 
 DELTA = 0.75
 
@@ -100,6 +101,53 @@ def test_runs_are_those_of_the_built_in_loss(algorithm):
     assert "own_logistic, no intercept added, beta 0.001" in " ".join(str(got).split())
 
 
+def test_a_private_gradient_keeps_to_the_slope_whatever_the_functions_give(rng):
+    """The bound holds where the functions are tried; beyond there are 1e6 t, infinity and NaN."""
+
+    def far(t):
+        return np.where(
+            t > 90, math.nan, np.where(t > 60, 1e6 * t, np.where(t < -60, -math.inf, 0))
+        )
+
+    far = numba.njit(far)
+    own = ScalarLoss(
+        value=lambda t, y: 0.5 * (t - y) ** 2, gradient=lambda t, y: t - y + far(t),
+        slope=40.0, curvature=1.0,
+    )  # fmt: skip
+    t, y = np.array([-70.0, -50, 3, 50, 70, 100]), np.ones(6)
+    np.testing.assert_array_equal(own.bounded().derivative(t, y), [-40, -40, 2, 40, 40, 0])
+    assert np.isnan(own.derivative(t, y)[-1]) and own.derivative(t, y)[4] > 1e7
+    data = FederatedData(rng.normal(size=(60, 3)), rng.normal(size=60), [20, 40])
+    mechanism = GaussianMechanism(total_epsilon=1.0, clip=1.0)
+    problem = private_problem(mechanism, Problem(data, own))
+    a, b = problem.data.features, data.labels
+    x = np.array([4000.0, -3000, 1000])
+    margins = a @ x
+    assert margins.min() < -60 and margins.max() > 90
+    slopes = np.where(margins > 90, 0, np.clip(margins - b, -40, 40))
+    for compiled in (True, False):
+        _, g = problem.client_gradients([0, 1], x, compiled=compiled)
+        assert np.linalg.norm(g - problem.reg[:, None] * x, axis=1).max() <= 1.0
+        want = np.stack([slopes[:20] @ a[:20] / 20, slopes[20:] @ a[20:] / 40])
+        np.testing.assert_allclose(g, want + problem.reg[:, None] * x, rtol=1e-9)
+
+
+def test_a_loss_of_numbers_runs_privately():
+    """As the built-in one where its slope bounds its derivative, in both engines."""
+    data = a_problem("own_logistic").data
+    algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=5.0, clip=1.0), eta=1.0, mu0=1e-9)
+    given = {"rounds": 3, "seed": 2**40}
+    got, reference = both(algorithm, data, objective=own_logistic(), **given)
+    assert_agree(got, reference)
+    assert_agree(got, run(algorithm, data, objective="logistic", **given))
+    assert got.guarantee.startswith("each client: epsilon <= 5 (pure)")
+    for without, message in (("slope", "no bound on a record's"), ("curvature", "a curvature for")):
+        with pytest.raises(ValueError, match=message):
+            run(algorithm, data, objective=own_logistic(**{without: None}), **given)
+    copy = pickle.loads(pickle.dumps(own_logistic(slope=1.5).bounded()))
+    assert (copy.parameter, copy.packing["parameter"], copy.slope) == (1.5, 1.5, 1.5)
+
+
 def test_no_row_no_call(rng):
     # Functions that are not defined without a label: no row, no call.
     poisson = losses.scalar_loss(
@@ -125,7 +173,8 @@ def _steps(step):
         total = splat(work, 0.0)
         for k in range(0, work.size, lanes(work)):
             target = load(targets, k)
-            total, _ = step(work, k, 0, 1, target, target, total, target)
+            no_bound = splat(work, np.inf)
+            total, _ = step(work, k, 0, 1, target, no_bound, total, target)
         return horizontal_sum(total)
 
     return numba.njit(apply)
@@ -179,14 +228,6 @@ def test_theory_and_optimum():
     with pytest.warns(match="a larger penalty parameter mu0 makes the local steps stable"):
         far = FedEPM(mu0=1e-9, noise="none")
         run(far, small_data(task="regression"), objective=square(), engine="reference")
-
-
-@compiled
-def test_private_runs_take_no_own_loss():
-    data = small_data()
-    algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=1.0))
-    with pytest.raises(ValueError, match="'own_logistic' is a loss of your own"):
-        run(algorithm, data, objective=own_logistic(), rounds=1)
 
 
 # Names ----------------------------------------------------------------------------------
