@@ -304,7 +304,7 @@ class Private(Open):
         assert mechanism is not None
         planned = participations(algorithm, problem, randomness, rounds)
         multipliers = mechanism.noise_multipliers(planned)
-        made = uploads(algorithm, problem, randomness, completed)
+        made = list(uploads(algorithm, problem, randomness, completed))
         spent = np.array([mechanism.spent(multipliers, counts) for counts in made])
         most = float(spent[-1].max())
         scaling = ["the scaling of the columns, by the user's word"] * mechanism.public_scaling
@@ -313,6 +313,8 @@ class Private(Open):
             "epsilon": most,
             "delta": getattr(mechanism, "delta", 0.0),
             "epsilon_clients": spent[-1].tolist(),
+            "uploads": made[-1].tolist(),
+            "multipliers": multipliers.tolist(),
             "relation": "replace-one record of a client; the clients' sizes are public",
             "client_sizes": problem.data.client_sizes.tolist(),
             "clip": mechanism.clip,

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._common.parameters import parameters
 from .._common.validation import check_choice, check_parameters
+from ._account import Account, Spending
 from ._base import MECHANISMS, Law, Mechanism, at_least
 from ._moments import (
     check_coordinates,
@@ -63,12 +64,14 @@ __all__ = [
     "LARGEST",
     "MECHANISMS",
     "NOISE_SHARE",
+    "Account",
     "GaussianMechanism",
     "LaplaceMechanism",
     "Law",
     "Mechanism",
     "PaperNoise",
     "PrivacyPlan",
+    "Spending",
     "as_mechanism",
     "at_least",
     "check_coordinates",

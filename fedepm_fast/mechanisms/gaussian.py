@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -183,7 +184,7 @@ def _gaussian_epsilon(noise_multiplier: float, delta: float, compositions: int) 
                 f"noise_multiplier must leave epsilon below {_LARGEST:g}, "
                 f"got {noise_multiplier!r} for {compositions} compositions"
             )
-    return _bisect(lambda e: gaussian_delta(noise_multiplier, e, compositions) > delta, 0.0, high)
+    return bisect(lambda e: gaussian_delta(noise_multiplier, e, compositions) > delta, 0.0, high)
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float, compositions: int = 1) -> float:
@@ -202,18 +203,20 @@ def _one_upload(eps: float, delta: float) -> float:
     low = high / 2
     while gaussian_delta(low, eps) <= delta:
         low /= 2
-    return _bisect(lambda z: gaussian_delta(z, eps) > delta, low, high)
+    return bisect(lambda z: gaussian_delta(z, eps) > delta, low, high)
 
 
 #: Budgets beyond this are refused: nothing that large protects anyone.
 _LARGEST = 1e15
 
 
-def _bisect(too_small, low: float, high: float) -> float:  # type: ignore[no-untyped-def]
-    """The smallest number between that is not too small, to rounding, from above."""
+def bisect(
+    too_small: Callable[[float], bool], low: float, high: float, share: float = 0.0
+) -> float:
+    """The smallest number between that is not too small, from above, to rounding or a `share`."""
     while True:
         middle = low + (high - low) / 2
-        if not low < middle < high:
+        if not low < middle < high or high - low <= share * high:
             return high
         if too_small(middle):
             low = middle

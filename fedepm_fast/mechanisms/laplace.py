@@ -147,7 +147,7 @@ def _times(count: int, number: float) -> float:
 _CACHED = 1 << 16
 
 #: Beyond this per upload the sum is the answer for any delta of interest.
-_NOTHING_TO_SAVE = 100.0
+NOTHING_TO_SAVE = 100.0
 
 
 def laplace_epsilon(epsilon_per_upload: float, compositions: int, delta: float = 0.0) -> float:
@@ -164,7 +164,7 @@ def laplace_epsilon(epsilon_per_upload: float, compositions: int, delta: float =
     eps = check_real("epsilon_per_upload", epsilon_per_upload, low=0.0, open_low=True)
     count = check_int("compositions", compositions)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_high=True)
-    if delta == 0.0 or count == 0 or eps > _NOTHING_TO_SAVE:
+    if delta == 0.0 or count == 0 or eps > NOTHING_TO_SAVE:
         return eps * count
     return _laplace_epsilon(eps, count, delta)
 

@@ -17,10 +17,12 @@ from .. import mechanisms as mechanisms
 from ..guarantees import ReleasedRun
 from ..mechanisms import (
     MECHANISMS,
+    Account,
     GaussianMechanism,
     LaplaceMechanism,
     Mechanism,
     PaperNoise,
+    Spending,
     clip_rows,
     upload_sensitivity,
 )
@@ -36,12 +38,14 @@ from .release import release, release_scale
 
 __all__ = [
     "MECHANISMS",
+    "Account",
     "GaussianMechanism",
     "LaplaceMechanism",
     "Mechanism",
     "PaperNoise",
     "PrivatePlan",
     "ReleasedRun",
+    "Spending",
     "clip_rows",
     "ens_variance",
     "gaussian_delta",
