@@ -142,12 +142,12 @@ def _noise(a: Mapping[str, Any]) -> str:
         if a["noise"] == "none":  # which epsilon does not change
             return "none"
         return f"{a['noise']}, epsilon {a['epsilon']:g}"
-    text = f"{mechanism['name']} mechanism, gradients clipped to {mechanism['clip']:.3g}"
+    whole = mechanism.get("neighbours") == "client"
+    clipped = "clients' moves" if whole else "gradients"
+    text = f"{mechanism['name']} mechanism, {clipped} clipped to {mechanism['clip']:.3g}"
     public = "; scaling taken as public" if mechanism["public_scaling"] else ""
-    return (
-        f"{text}{public}; objective and accuracy are of the rows as given, not as clipped, and "
-        "not private, nor is the SNR"
-    )
+    rows = "" if whole else "of the rows as given, not as clipped, and "
+    return f"{text}{public}; objective and accuracy are {rows}not private, nor is the SNR"
 
 
 def advice_on(algorithm: Algorithm, problem: Problem) -> str:

@@ -127,7 +127,7 @@ class ReleasedRun:
     x : ndarray of shape (rounds + 1, n)
         The server's point of every round; the last one is the model.
     client_sizes : tuple of int
-        Records of each client, which are public.
+        Records of each client, where they are public: none where whole clients are hidden.
     parameters, objective : dict
         Of the algorithm with its mechanism, resolved, and of the objective, as plain values.
     guarantee : str

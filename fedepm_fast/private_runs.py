@@ -36,14 +36,19 @@ from .stopping import NoRule
 
 Array = NDArray[np.float64]
 
-#: What every guarantee takes as public.
+#: What every guarantee takes as public; of records also the clients' sizes.
 _PUBLIC = (
-    "the clients' sizes",
     "the clip",
     "the parameters and the number of rounds",
     "the selections",
     "how columns and labels were encoded before the run",
 )
+
+#: What neighbours differ in, by `Mechanism.neighbours`.
+_RELATIONS = {
+    "record": "replace-one record of a client; the clients' sizes are public",
+    "client": "replace-one client, all of its records, their number too",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -86,6 +91,8 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
             f"the columns were divided by numbers that depend on the data ({scaling}): divide by "
             "public bounds instead, or declare that public, with public_scaling"
         )
+    if mechanism.neighbours == "client":
+        return  # whatever the loss makes of a client's rows, its move is clipped
     objective = problem.objective
     # What subclasses do is not accounted for: their functions see all rows at once.
     checked = [OBJECTIVES[name] for name in OBJECTIVES.built_in()]
@@ -140,7 +147,9 @@ def _looks_scaled(data: FederatedData) -> str:
 
 def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     """The problem whose gradients the clients take: rows clipped to the mechanism's bound, and
-    derivatives to the loss's."""
+    derivatives to the loss's. Of whole clients it bounds the moves, and these are as they are."""
+    if mechanism.neighbours == "client":
+        return problem
     slope = problem.objective.slope_in(mechanism.order)
     assert slope is not None
     return Problem(clipped_data(problem.data, mechanism, slope), problem.objective.bounded())
@@ -307,6 +316,8 @@ class Private(Open):
         made = list(uploads(algorithm, problem, randomness, completed))
         spent = np.array([mechanism.spent(multipliers, counts) for counts in made])
         most = float(spent[-1].max())
+        whole = mechanism.neighbours == "client"
+        sizes = [] if whole else ["the clients' sizes"]
         scaling = ["the scaling of the columns, by the user's word"] * mechanism.public_scaling
         found = {
             "guarantee": mechanism.guarantee(most) + SIMULATED,
@@ -315,10 +326,10 @@ class Private(Open):
             "epsilon_clients": spent[-1].tolist(),
             "uploads": made[-1].tolist(),
             "multipliers": multipliers.tolist(),
-            "relation": "replace-one record of a client; the clients' sizes are public",
-            "client_sizes": problem.data.client_sizes.tolist(),
+            "relation": _RELATIONS[mechanism.neighbours],
+            "client_sizes": [] if whole else problem.data.client_sizes.tolist(),
             "clip": mechanism.clip,
-            "public": [*_PUBLIC, *scaling],
+            "public": [*sizes, *_PUBLIC, *scaling],
             "not_private": NOT_PRIVATE,
         }
         if type(randomness) is not CounterRandomness:

@@ -206,7 +206,8 @@ class Result:
         """Whether f was so far above its best, up to then, in a fifth of the second half of its
         rounds; of a run without noise, of 20 rounds or more."""
         f = self.history["objective"]
-        far = (f - np.minimum.accumulate(f) > self._far)[self.rounds // 2 :]
+        with np.errstate(invalid="ignore"):  # of a private run f may be infinite, which is not far
+            far = (f - np.minimum.accumulate(f) > self._far)[self.rounds // 2 :]
         return self.rounds >= 20 and self.algorithm["noise"] == "none" and bool(far.mean() >= 0.2)
 
     @property

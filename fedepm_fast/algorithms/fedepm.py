@@ -20,9 +20,10 @@ from ..mechanisms import (
     LARGEST,
     MECHANISMS,
     NOISE_SHARE,
+    SMALLEST_FACTOR,
+    clip_moves,
     hides_rounding,
     rounding_share,
-    upload_sensitivity,
 )
 from ..objectives import Problem
 from ._base import PRESETS, STEPS, Algorithm, PrivacyPlan
@@ -166,7 +167,9 @@ class FedEPM(Algorithm):
         if plan is None:
             return found
         share = rounding_share(plan.order, self.local_steps, n)
-        return found._replace(clip=plan.clip, rounding=share, drift=plan.drift)
+        return found._replace(
+            clip=plan.clip, rounding=share, drift=plan.drift, order=plan.order, whole=plan.whole
+        )
 
     def with_kernels(self, ens: Callable[..., Array] | None = None) -> Algorithm:
         if not self.compiled:
@@ -235,7 +238,17 @@ class FedEPM(Algorithm):
     def local_round(self, clients: AtClients) -> tuple[Array, Array]:
         step = self.steps(clients.sizes)
         steps = fedepm_iterates(self, clients.W, clients.x, clients.G, step, clients.tau)
-        return deque(steps, maxlen=1)[0]
+        W, mu = deque(steps, maxlen=1)[0]
+        return self._within_clip(W, clients.W), mu
+
+    def _within_clip(self, W: Array, start: Array) -> Array:
+        """`W` after the local steps from `start`: that of whole clients has moved by no more than
+        the clip, whatever their records."""
+        mechanism = self.mechanism
+        if mechanism is None or mechanism.neighbours == "record":
+            return W
+        assert mechanism.clip is not None
+        return clip_moves(W, start, mechanism.clip, mechanism.order)
 
     def round_start(self, W: Array, Z: Array, x: Array) -> Array:
         if self.start == "released":
@@ -245,11 +258,11 @@ class FedEPM(Algorithm):
     def sensitivity(
         self, problem: Problem, S: Clients, gap: Array, tau: int, plan: PrivacyPlan
     ) -> Array:
-        nu = self._public_steps(problem, S, gap, tau)
-        return upload_sensitivity(plan.change[S], nu, self.weights[1])
+        return plan.sensitivity(S, self.steps_of(problem, S, gap, tau), self.weights[1])
 
-    def _public_steps(self, problem: Problem, S: Clients, gap: Array, tau: int) -> list[Array]:
-        """``step_i * mu`` of every local step with a mechanism, each shape (s,)."""
+    def steps_of(self, problem: Problem, S: Clients, gap: Array, tau: int) -> list[Array]:
+        """``step_i * mu`` of every local step with a mechanism, each shape (s,): public, but for
+        whole clients, whose bounds do not depend on it."""
         iterations = range(tau * self.local_steps, (tau + 1) * self.local_steps)
         step = self.steps(problem.data.client_sizes[S])
         return [step * penalty_parameter(gap, k, self.mu0, self.c, self.alpha) for k in iterations]
@@ -263,7 +276,7 @@ class FedEPM(Algorithm):
     def may_upload(
         self, problem: Problem, S: Clients, gap: Array, x: Array, tau: int, plan: PrivacyPlan
     ) -> bool:
-        nu = self._public_steps(problem, S, gap, tau)
+        nu = self.steps_of(problem, S, gap, tau)
         return hides_rounding(plan, S, gap, x, nu, self.weights[1])
 
 
@@ -287,11 +300,11 @@ class _WithKernels(FedEPM, abstract=True):
             self.steps(clients.sizes).astype(x.dtype), np.arange(len(out)), lam, eta, self.mu0,
             self.c, self.alpha, k0, clients.tau * k0, out, mu,
         )  # fmt: skip
-        return out, mu
+        return self._within_clip(out, clients.W), mu
 
 
 class Constants(NamedTuple):
-    """What the compiled stages need to know; the last five with a mechanism only."""
+    """What the compiled stages need to know; from `clip` on with a mechanism only."""
 
     lam: float
     eta: float
@@ -306,6 +319,9 @@ class Constants(NamedTuple):
     noise_share: float = NOISE_SHARE
     drift: float = 0.0
     largest: float = LARGEST
+    order: float = 0.0
+    whole: float = 0.0
+    smallest: float = SMALLEST_FACTOR
 
 
 @functools.cache
@@ -373,7 +389,7 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
     @device
     def fix_penalties(problem, settings, state, S, first_iteration):
         """Steps with the public factor ``1 + c*|w_i - x|^2`` of the start of the round, and how
-        far one record can move each upload: see `privacy.upload_sensitivity`.
+        far neighbours' uploads can be apart: see `PrivacyPlan.sensitivity`.
 
         Whether the noise hides rounding too: see `mechanisms.hides_rounding`."""
         n, safe, constants = state.x.size, True, read(settings.constants)
@@ -385,9 +401,12 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
                 gap += apart**2
                 far, reach = max(far, abs(state.x[j])), max(reach, abs(apart))
             state.rate[i] = problem.step[i] * (1.0 + constants.c * gap)
-            s, furthest = 0.0, reach
+            s, furthest = problem.change[i], reach + clip
+            steps = 0 if constants.whole else settings.local_steps
+            if steps:
+                s, furthest = 0.0, reach
             gradient = clip + problem.pull[i] * far
-            for k in range(settings.local_steps):
+            for k in range(steps):
                 power = math.pow(constants.alpha, float(first_iteration + k + 1))
                 nu = state.rate[i] * (settings.mu0 * power)
                 s = (nu * s + problem.change[i]) / (eta + nu)
@@ -403,6 +422,25 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
             safe &= s >= constants.rounding * size and noise >= constants.noise_share * size
         return safe
 
+    @device
+    def move_within(w, start, k):
+        """See `mechanisms.clip_moves`."""
+        largest, total = 0.0, 0.0
+        for j in range(w.size):
+            apart = abs(w[j] - start[j])
+            # Written so that NaN stays.
+            largest = largest if apart <= largest else apart
+        for j in range(w.size if 0.0 < largest < np.inf else 0):
+            share = (w[j] - start[j]) / largest
+            total += abs(share) if k.order == 1.0 else share * share
+        factor = 0.0
+        if total > 0.0:
+            norm = total if k.order == 1.0 else math.sqrt(total)
+            factor = min(1.0, k.clip / largest / norm)
+        for j in range(w.size):
+            move = factor * (w[j] - start[j]) if factor >= k.smallest else 0.0
+            w[j] = start[j] + move
+
     @stage
     def local_round(rows, problem, settings, key, given, state, tau):
         k = read(settings.constants)
@@ -415,9 +453,14 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
             if not fix_penalties(problem, settings, state, S, tau * k0):
                 return False
             step, c = state.rate, 0.0
-        return fedepm_local_steps_raw(
+        finite = fedepm_local_steps_raw(
             state.W, state.x, state.G, step, S, k.lam, k.eta, settings.mu0, c, k.alpha,
             k0, tau * k0, state.W, state.mu,
         )  # fmt: skip
+        if private and k.whole:
+            for i in S:
+                move_within(state.W[i], state.Z[i] if k.start == released else state.x, k)
+            return True
+        return finite
 
     return aggregate, local_round

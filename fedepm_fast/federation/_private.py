@@ -55,7 +55,7 @@ class Spent(NamedTuple):
 
 
 class PrivateClient:
-    """A client of FedEPM whose uploads are private, for each record of its own.
+    """A client of FedEPM whose uploads are private, for each record of its own, or for all of them.
 
     It trusts the server with nothing. The server's point and round are public and may be chosen
     with malice; clipping, sensitivity, noise and account are the client's. Each upload spends a
@@ -68,11 +68,12 @@ class PrivateClient:
         With a mechanism whose `clip` is given. The server's must have the same parameters and
         clip; the budget is the client's own.
     features : array_like or sparse of shape (d, n)
-        The client's rows. They are clipped to ``clip / objective.slope_in(order)``.
+        The client's rows. They are clipped to ``clip / objective.slope_in(order)``; with
+        ``neighbours="client"`` they are not, but what the local steps make of them is.
     labels : array_like of shape (d,)
     objective : str or Objective
         With a bounded derivative, such as ``"logistic"``; that of a `ScalarLoss` is clipped to its
-        `slope`.
+        `slope`. Any with ``neighbours="client"``.
     index : int
         The client's number, from 0.
     clients : int
@@ -291,9 +292,10 @@ class PrivateClient:
             moves = algorithm.sensitivity(problem, ALONE, begin - x, tau, plan)
         law = self._mechanism.name
         scale = release_scale(float(moves[0]), float(plan.multipliers[0]), law)
-        g = problem.gradient(0, x)[None]
         sizes = problem.data.client_sizes
-        w, _ = algorithm.local_round(AtClients(tau, x, begin, g, sizes, problem.gradient))
+        with np.errstate(all="ignore"):  # what is not finite is clipped
+            g = problem.gradient(0, x)[None]
+            w, _ = algorithm.local_round(AtClients(tau, x, begin, g, sizes, problem.gradient))
         return Entry(last.uploads + 1, tau, scale, release(w[0], scale, law))
 
     def _check_point(self, x: ArrayLike) -> tuple[Array, np.dtype[Any]]:

@@ -14,13 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._common.declared import check_own_fields
 from .._common.docstrings import inherit_parameters
-from .._common.parameters import check_fields, flag, integer, param, real
+from .._common.parameters import check_fields, choice, flag, integer, param, real
 from .._common.registry import Registry
 
 if TYPE_CHECKING:
     from ..randomness import Randomness
 
 Array = NDArray[np.float64]
+
+#: What the two datasets differ in that a guarantee compares, by the name of the relation.
+RELATIONS = {
+    "record": "for each record of a client, replace-one",
+    "client": "for all records of a client together, replace-one-client",
+}
 
 
 class Law:
@@ -35,7 +41,7 @@ class Law:
     name: ClassVar[str]
     #: As it is printed.
     symbol: ClassVar[str]
-    #: The norm, L1 or L2, in which it hides how far a record moves an upload.
+    #: The norm, L1 or L2, in which it hides how far neighbours' uploads are apart.
     order: ClassVar[int]
 
     def quantile(self, u: Array) -> Array:
@@ -95,7 +101,8 @@ class Mechanism:
         Bound on the norm of a record's gradient, above 0: rows are scaled down to it. By
         default ``n / sqrt(d)`` in L1 and ``sqrt(n / d)`` in L2, for d rows and n features in
         all, which is what rows of columns of unit norm have on average at most; it depends on
-        public numbers only.
+        public numbers only. With ``neighbours="client"`` the bound on how far local steps move a
+        client's parameter, which must be given; rows stay as they are.
     public_scaling : bool
         Whether the scaling of the columns may be taken as public. Scaling to unit norm is
         computed from the data, so a run on such data is refused without this.
@@ -103,6 +110,9 @@ class Mechanism:
         The second moments of a client's rows are released once before the rounds, see
         `client_moments`, with noise that spends as much as so many uploads; 0 if they are not.
         They count in every account.
+    neighbours : {"record", "client"}
+        What is hidden: each record of a client, whose number of records is public; or all of its
+        records together, their number too, of any loss.
     """
 
     total_epsilon: float | None = param(
@@ -128,6 +138,10 @@ class Mechanism:
         help="private: what the second moments spend, in uploads; 0 for none",
         metavar="N",
     )
+    neighbours: str = param(
+        "record", check=choice(RELATIONS), kw_only=True,
+        help="private: hide each record, or all records of a client together",
+    )  # fmt: skip
 
     #: What records and commands call it.
     name: ClassVar[str]
@@ -159,14 +173,21 @@ class Mechanism:
         """This mechanism with its clip filled in."""
         if self.clip is not None:
             return self
+        if self.neighbours == "client":
+            raise ValueError(
+                "clip must be given with neighbours='client': how far local steps move a client's "
+                "parameter follows from no public number"
+            )
         mean_square = features / samples
         clip = mean_square**0.5 if self.order == 2 else (features * mean_square) ** 0.5
         return dataclasses.replace(self, clip=clip)
 
     def describe(self) -> dict[str, Any]:
-        """Name and parameters as plain values, for records; moments only where there are any."""
+        """Name and parameters as plain values, for records; without what they had not before,
+        where there is none of it."""
+        left_out = {"moments": 0, "neighbours": "record"}
         found = {"name": self.name, **dataclasses.asdict(self)}
-        return found if self.moments else {k: v for k, v in found.items() if k != "moments"}
+        return {k: v for k, v in found.items() if k not in left_out or v != left_out[k]}
 
     @classmethod
     def is_checked(cls) -> bool:
@@ -194,7 +215,7 @@ class Mechanism:
         raise NotImplementedError
 
     def compose(self, apart: float, uploads: int) -> float:
-        """Epsilon of so many uploads, if a record moves each by `apart` scales of its noise."""
+        """Epsilon of so many uploads, if neighbours' are `apart` scales of the noise each."""
         raise NotImplementedError
 
     def guarantee(self, epsilon: float) -> str:
@@ -228,14 +249,10 @@ def each_pair(
     return np.array([account(float(z), int(k)) for z, k in pairs.T])[where.reshape(-1)]
 
 
-def in_words(epsilon: float, delta: float) -> str:
+def in_words(epsilon: float, delta: float, neighbours: str = "record") -> str:
     """A guarantee of each client's records."""
     loss = f"at delta {at_least(delta)}" if delta else "(pure)"
-    return f"each client: epsilon <= {at_least(epsilon)} {loss}, {RELATION}"
-
-
-#: Of the datasets that a guarantee compares.
-RELATION = "for each record of a client, replace-one"
+    return f"each client: epsilon <= {at_least(epsilon)} {loss}, {RELATIONS[neighbours]}"
 
 
 def at_least(value: float) -> str:

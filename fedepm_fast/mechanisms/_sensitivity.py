@@ -1,4 +1,4 @@
-"""How far a record can move an upload, in exact arithmetic and with rounding."""
+"""How far a record, or a client's all, can move an upload, in exact arithmetic and rounded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class PrivacyPlan(NamedTuple):
     """What a private run fixes before it begins."""
 
     change: Array
-    """Bound on what one record changes in each client's gradient, shape (m,)."""
+    """Bound on what one record changes in each client's gradient, shape (m,); with `whole`, on
+    what all of them change in its upload."""
     multipliers: Array
     """Scale of each client's noise over the sensitivity of its upload, shape (m,)."""
     pull: Array
@@ -41,9 +42,17 @@ class PrivacyPlan(NamedTuple):
     drift: float
     """How small `change` may be beside the size of x: see `drift`."""
     clip: float = 0.0
-    """Bound on a record's gradient."""
+    """Bound on a record's gradient; with `whole`, on how far local steps move a parameter."""
     order: int = 1
     """Of the norm."""
+    whole: bool = False
+    """Whether neighbours differ in all records of a client."""
+
+    def sensitivity(self, S: NDArray[np.intp], nu: Any, eta: float) -> Array:
+        """How far neighbours' uploads of the clients `S` are apart at most, shape (s,).
+
+        `nu` (k0, s) are the penalties of the local steps, see `upload_sensitivity`."""
+        return self.change[S] if self.whole else _recursion(self.change[S], nu, eta)
 
 
 def privacy_plan(
@@ -53,13 +62,17 @@ def privacy_plan(
     if mechanism.clip is None:
         raise ValueError("clip depends on the data's size: resolve(problem) fills it in")
     clip, sizes, n = mechanism.clip, problem.data.client_sizes, problem.n_parameters
+    multipliers = mechanism.noise_multipliers(participations)
+    if mechanism.neighbours == "client":
+        # Two moves of at most clip are twice that apart; no size enters, which is hidden too.
+        apart = np.full(len(sizes), 2 * clip * (1 + FOR_ROUNDING))
+        return PrivacyPlan(apart, multipliers, 0 * apart, 0.0, clip, mechanism.order, whole=True)
     objective = problem.objective
     slope = objective.slope_in(mechanism.order)
     change = 2 * clip / sizes * (1 + FOR_ROUNDING) + 2 * gradient_rounding(clip, sizes, n)
     if slope is None:
         raise ValueError(f"the objective {objective.name!r} has no bound on its derivative")
     moved = drift(clip, slope, objective.curvature, n)
-    multipliers = mechanism.noise_multipliers(participations)
     return PrivacyPlan(change, multipliers, problem.reg_curvature, moved, clip, mechanism.order)
 
 
@@ -104,10 +117,13 @@ def hides_rounding(
     """
     far, share = float(np.abs(x).max()), rounding_share(plan.order, len(nu), len(x))
     reach = furthest = np.abs(gap).max(axis=1)
-    for now in nu:
-        reach = (now * reach + plan.clip + plan.pull[S] * far) / (eta + now)
-        furthest = np.maximum(furthest, reach)  # NaN stays
-    size, s = far + furthest, _recursion(plan.change[S], nu, eta)
+    if plan.whole:
+        furthest = reach + plan.clip
+    else:
+        for now in nu:
+            reach = (now * reach + plan.clip + plan.pull[S] * far) / (eta + now)
+            furthest = np.maximum(furthest, reach)  # NaN stays
+    size, s = far + furthest, plan.sensitivity(S, nu, eta)
     noise = s * plan.multipliers[S]
     in_range = (size * (1 + plan.clip) < LARGEST) & (noise < LARGEST)
     in_range &= (np.minimum(s, noise) > 1 / LARGEST) & (plan.drift * far <= plan.change[S])
@@ -164,7 +180,7 @@ def _recursion(change: Array, nu: Any, eta: float) -> Array:
 
 
 #: Factors below this have lost digits, and with them the bound: nothing is left of the row.
-_SMALLEST = 1e-290
+SMALLEST_FACTOR = 1e-290
 _LEAST_BOUND = 1e-280
 
 
@@ -232,11 +248,22 @@ def clip_in(features: Any, bound: float, norm: Norm) -> Any:
     safe = norms * (1 + (clipped.shape[1] + 6) * np.finfo(np.float64).eps)
     with np.errstate(over="ignore", under="ignore"):
         factor = np.minimum(1.0, bound / unit / np.where(safe == 0, 1.0, safe))
-    factor[factor < _SMALLEST] = 0.0
+    factor[factor < SMALLEST_FACTOR] = 0.0
     if sparse.issparse(clipped):
         clipped.data = clipped.data * factor[row]
         return clipped
     return clipped * factor[:, None]
+
+
+def clip_moves(W: Array, start: Array, bound: float, order: int) -> Array:
+    """`W` (s, n) with rows that are no further from those of `start` than `bound`.
+
+    A row that is not finite stays at its start: no other number would be within the bound.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        moves = W - start
+    moves[~np.isfinite(moves).all(axis=1)] = 0.0
+    return np.asarray(start + clip_rows(moves, bound, order))
 
 
 def clipped_data(data: FederatedData, mechanism: Mechanism, slope: float) -> FederatedData:

@@ -94,7 +94,7 @@ class GaussianMechanism(Mechanism):
         return np.where((multipliers == asked) & (uploads > 0), total, found)
 
     def guarantee(self, epsilon: float) -> str:
-        return in_words(epsilon, self.delta)
+        return in_words(epsilon, self.delta, self.neighbours)
 
 
 # Its account ----------------------------------------------------------------------------

@@ -133,7 +133,7 @@ class LaplaceMechanism(Mechanism):
         return np.where((total * (1 - slack) <= found) & (found <= total), total, found)
 
     def guarantee(self, epsilon: float) -> str:
-        return in_words(epsilon, self.delta)
+        return in_words(epsilon, self.delta, self.neighbours)
 
 
 def _times(count: int, number: float) -> float:

@@ -7,8 +7,9 @@ public point: started from something released, with a public penalty sequence, t
 change by at most a known multiple of what the gradient changes by.
 
 Two datasets are neighbours if they differ in one record of one client; the number of records of
-each client is public. An observer of everything that is ever sent learns about a record no more
-than the guarantee says.
+each client is public. With a mechanism's ``neighbours="client"`` they differ in all records of one
+client, and in their number. An observer of everything that is ever sent learns about a record, or
+a client, no more than the guarantee says.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms import FedEPM
+from ..algorithms import AtClients, FedEPM
 from ..callbacks import RoundInfo
 from ..data import FederatedData
+from ..mechanisms import upload_sensitivity
 from ..objectives import Logistic, Problem
 from ..private_runs import private_problem
 from ..randomness import CounterRandomness
-from ..reference import fedepm_iterates
 from ..stopping import REASONS, NoRule
 from ._audit_bounds import Audit, rates, split_bound
 
@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 _TILT = 0.01
 #: How far rows are above the clip.
 _ABOVE = 3.0
+#: How far the gradients of whole clients are above what moves them as far as the clip.
+_BEYOND = 100.0
 #: Margins beyond this have a derivative of 0 or 1.
 _MARGIN = 40.0
 
@@ -41,6 +43,7 @@ class Plan:
     The two records' rows are ``(1, +-0.01)``, nearly, of three times the largest size, and their
     labels 0 and 1. From a start far along the second coordinate their gradients are ``clip`` and
     ``-clip`` along the first one, nearly, in the mechanism's norm. The other rows are zero.
+    Of whole clients all rows are these, so large that the local steps go beyond the clip.
     """
 
     def __init__(self, algorithm: FedEPM, rounds: int, features: int, records: int) -> None:
@@ -50,10 +53,14 @@ class Plan:
         assert mechanism.clip is not None
         self.mechanism, self.clip, self.rounds = mechanism, mechanism.clip, rounds
         self.records, self.law = records, mechanism.law
+        self.whole, self.size = mechanism.neighbours == "client", self.clip * _ABOVE
         algorithm = dataclasses.replace(algorithm, mechanism=mechanism)
         # Of one client, as the settings of eta depend on how many there are.
         raw = [self._problem(algorithm, [which], features) for which in range(2)]
         self.algorithm: FedEPM = algorithm.resolve(raw[0])
+        if self.whole:
+            self.size = _BEYOND * self._gradient_of_a_move(raw[0], features)
+            raw = [self._problem(algorithm, [which], features) for which in range(2)]
         self.problems = [private_problem(mechanism, problem) for problem in raw]
         self.plan = self.algorithm.plan(self.problems[0], np.array([rounds]))
         assert self.plan is not None
@@ -65,14 +72,25 @@ class Plan:
         reach = float(moves[0] * (1 + self.plan.multipliers[0]))
         self.start = np.zeros(features)
         self._shortfalls: dict[tuple[int, float], float | None] = {}
-        self.start[1] = (_MARGIN / self.clip + 10 * rounds * reach) / _TILT
+        self.start[1] = (_MARGIN * _ABOVE / self.size + 10 * rounds * reach) / _TILT
+
+    def _gradient_of_a_move(self, problem: Problem, features: int) -> float:
+        """Size of a gradient with which local steps from x end at the clip or beyond."""
+        algorithm, one, gap = self.algorithm, np.zeros(1, np.intp), np.zeros((1, features))
+        lam, eta = algorithm.weights
+        least = min(
+            upload_sensitivity(np.ones(1), algorithm.steps_of(problem, one, gap, tau), eta)[0]
+            for tau in (0, self.rounds - 1)
+        )
+        return float(self.clip / least + lam)
 
     def _rows(self, which: int, features: int) -> tuple[Array, Array]:
         a, b = np.zeros((self.records, features)), np.zeros(self.records)
         norm2 = self.mechanism.order == 2
         along = (1 - _TILT**2) ** 0.5 if norm2 else 1 - _TILT
-        a[0, :2] = np.array([along, (-1) ** which * _TILT]) * self.clip * _ABOVE
-        b[0] = which
+        there = slice(None) if self.whole else 0
+        a[there, :2] = np.array([along, (-1) ** which * _TILT]) * self.size
+        b[there] = which
         return a, b
 
     def _problem(self, algorithm: FedEPM, whose: Sequence[int], features: int) -> Problem:
@@ -148,9 +166,10 @@ class Plan:
             begin = self.algorithm.round_start(Z[tau], Z[tau], x)
             units = []
             for problem in self.problems:
-                step = np.broadcast_to(self.algorithm.steps(problem.data.client_sizes), m)
+                sizes = np.broadcast_to(problem.data.client_sizes, m)
                 G = np.broadcast_to(problem.gradient(0, x), begin.shape)
-                *_, (W, _) = fedepm_iterates(self.algorithm, begin, x, G, step, tau)
+                clients = AtClients(tau, x, begin, G, sizes, problem.gradient)
+                W, _ = self.algorithm.local_round(clients)
                 units.append((Z[tau + 1] - W) / scale[tau][:, None])
             first, second = (self.law.log_density(unit) for unit in units)
             # Beyond both centres of Laplace noise all are alike, but for rounding.
