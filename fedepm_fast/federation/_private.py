@@ -208,7 +208,9 @@ class PrivateClient:
 
     def _release_moments(self, radius: float) -> dict[str, Any]:
         mechanism, data = self._mechanism, self._raw.data
-        (moves,) = moments_change(radius, data.client_sizes, mechanism.order, data.n_features)
+        (moves,) = moments_change(
+            radius, mechanism.units(data.client_sizes), mechanism.order, data.n_features
+        )
         multiplier = mechanism.one_release(float(self._plan.multipliers[0]), mechanism.moments)
         scale = release_scale(float(moves), multiplier, mechanism.name)
         clean = client_moments(data.features, radius, mechanism.order)

@@ -203,6 +203,12 @@ class Mechanism:
             return np.zeros((len(clients), n))
         return randomness.unit_noise(tau, clients, n, law=self.law.quantile)
 
+    def units(self, sizes: ArrayLike) -> NDArray[np.int64]:
+        """What each client's mean is over, as far as neighbours differ in one of them, shape (m,):
+        its records, whose number is public; or all of them as one, which hides their number."""
+        sizes = np.asarray(sizes)
+        return np.ones_like(sizes) if self.neighbours == "client" else sizes
+
     # Its account ----------------------------------------------------------------------
 
     def noise_multiplier(self, epsilon: float, uploads: int) -> float:

@@ -9,13 +9,14 @@ Euclidean norm of the packed numbers is the Frobenius norm of the matrix. The si
     order 1:   sqrt((1 - q) |a|_2^2 + q |a|_1^2)          q = 1/sqrt(2)
 
 for in L1 the diagonal counts ``|a|_2^2`` and the part above it ``sqrt(2) (|a|_1^2 - |a|_2^2) / 2``.
-A record that is replaced, a by b, both of a size of at most r, moves the sum over the rows by no
-more than
+A record that is replaced, a by b, both of a size of at most r, moves the sum over the rows, and a
+client that is replaced its mean, by no more than
 
     order 2:   |aa' - bb'|_F^2 = |a|^4 + |b|^4 - 2 (a'b)^2 <= 2 r^4
     order 1:   |aa'| + |bb'| <= 2 r^2
 
-and both are attained, by rows r along two different axes. All that a server makes of what it was
+and both are attained, by rows r along two different axes: means of such ``a a'`` are within r^2 as
+well, and their inner products not below 0. All that a server makes of what it was
 sent is post-processing.
 """
 
@@ -81,7 +82,7 @@ def moments_change(radius: float, sizes: ArrayLike, order: int, p: int) -> Array
     radius : float
         Bound on the size of rows.
     sizes : array_like of shape (m,)
-        Rows of each client.
+        Rows of each client, or 1 where it may be replaced as a whole: `Mechanism.units`.
     order : {1, 2}
     p : int
         Columns.
@@ -154,8 +155,8 @@ def simulate_moments(
     """
     if not isinstance(randomness, CounterRandomness):
         raise ArgumentTypeError("randomness", f"must be of a seed, got {randomness!r}")
-    p, sizes, order = data.n_features, data.client_sizes, mechanism.order
-    scales = moments_change(radius, sizes, order, p) * np.asarray(multipliers, np.float64)
+    p, units, order = data.n_features, mechanism.units(data.client_sizes), mechanism.order
+    scales = moments_change(radius, units, order, p) * np.asarray(multipliers, np.float64)
     everyone = np.arange(data.n_clients)
     words = randomness.blocks(MOMENTS, 0, everyone, packed_size(p))
     values = mechanism.law.quantile(uniform(words)) * scales[:, None]
