@@ -24,7 +24,7 @@ from .._common.validation import (
     check_int,
     check_real,
 )
-from ._base import MECHANISMS, RELATION, Mechanism, at_least
+from ._base import MECHANISMS, RELATIONS, Mechanism, at_least
 from .gaussian import bisect, gaussian_delta, gaussian_epsilon
 from .laplace import NOTHING_TO_SAVE
 
@@ -376,7 +376,7 @@ class Account:
         return "\n".join(
             [
                 *(f"{k} x {law} noise of multiplier {z:.6g}" for law, z, k in self.spent),
-                f"in all, {RELATION}: {total}; mu {at_least(self.mu)}, rho {at_least(self.rho)}",
+                f"in all, {RELATIONS['record']}: {total}; mu {at_least(self.mu)}, rho {at_least(self.rho)}",
             ]
         )
 
