@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from matplotlib import rcParams, style
 from private import HOW, TABLES
@@ -19,34 +19,42 @@ DARK = Path(__file__).parents[1] / "docs" / "dark.mplstyle"
 
 @dataclass(frozen=True)
 class Cell:
-    """The trials of a table, a way and an epsilon."""
+    """What each trial of a table, a way and an epsilon gave, by its seed."""
 
-    accuracies: list[float]
-    losses: list[float]
-    rise: float
-    seconds: float
+    accuracy: dict[int, float]
+    loss: dict[int, float]
+    rise: dict[int, float]
+    seconds: dict[int, float]
+
+    def __str__(self) -> str:
+        return f"{median(self.accuracy.values()):.3f} ({min(self.accuracy.values()):.3f})"
 
 
 Cells = dict[tuple[str, str, float], Cell]
 
 
 def read(path: Path) -> Cells:
-    """Cells by table, way and epsilon; of settings the one whose median is best."""
-    trials: dict[tuple[str, str, float], list[list[dict[str, float]]]] = {}
+    """Cells by table, way and epsilon; of a curator's settings those whose median is best."""
+    trials: dict[tuple[str, str, float], dict[int, list[dict[str, float]]]] = {}
     for line in path.read_text().splitlines():
-        *cell, _ = (record := json.loads(line))["key"]
-        trials.setdefault(tuple(cell), []).append(record["found"])
+        *key, seed = (record := json.loads(line))["key"]
+        trials.setdefault(tuple(key), {})[seed] = record["found"]
     cells = {}
     for key, found in trials.items():
-        settings = [*zip(*found, strict=True)]
-        best = max(settings, key=lambda of: statistics.median(one["accuracy"] for one in of))
-        of = {name: [one.get(name, math.nan) for one in best] for name in
-              ("accuracy", "loss", "rise", "seconds")}  # fmt: skip
-        cells[key] = Cell(
-            of["accuracy"], of["loss"], statistics.median(of["rise"]),
-            statistics.median(of["seconds"]),
-        )  # fmt: skip
+        settings = [dict(zip(found, of, strict=True)) for of in zip(*found.values(), strict=True)]
+        best = max(settings, key=lambda of: median(one["accuracy"] for one in of.values()))
+        parts = (
+            {seed: one[name] for seed, one in best.items() if name in one}
+            for name in ("accuracy", "loss", "rise", "seconds")
+        )
+        cells[key] = Cell(*parts)
     return cells
+
+
+def excess(cells: Cells, name: str, cell: Cell) -> float:
+    """How far the mean loss is above that without privacy, of the same split: the median."""
+    best = cells[name, "optimum", math.inf].loss
+    return median(loss - best[seed] for seed, loss in cell.loss.items())
 
 
 def show(path: Path, figure: Path | None) -> None:
@@ -56,44 +64,54 @@ def show(path: Path, figure: Path | None) -> None:
         draw(cells, figure)
         with style.context(str(DARK)):
             draw(cells, figure.with_stem(f"{figure.stem}-dark"))
+    print(f"| epsilon 1 | {' | '.join(table.words for table in TABLES.values())} |")
+    print("|---" * (1 + len(TABLES)) + "|")
+    for way, how in HOW.items():
+        epsilon = math.inf if math.inf in how.epsilons else 1.0
+        row = [str(cells.get((name, way, epsilon), "")) for name in TABLES]
+        print(f"| {how.words} | {' | '.join(row)} |")
     for name, table in TABLES.items():
-        print(f"\n**{table.words}**\n")
-        print("| trusted | epsilon | accuracy | worst | excess loss | said before | s | trials |")
-        print("|---|---|---|---|---|---|---|---|")
-        best = cells.get((name, "optimum", math.inf))
+        columns = (0.25, 0.5, 1.0, 2.0, 5.0)
+        print(f"\n| {table.words} | {' | '.join(f'{epsilon:g}' for epsilon in columns)} |")
+        print("|---" * (1 + len(columns)) + "|")
         for way, how in HOW.items():
-            for epsilon in how.epsilons:
-                if cell := cells.get((name, way, epsilon)):
-                    excess = statistics.median(cell.losses) - (best.losses[0] if best else math.nan)
-                    print(
-                        f"| {how.words} | {epsilon:g} | {statistics.median(cell.accuracies):.4f} "
-                        f"| {min(cell.accuracies):.4f} | {excess:.4f} | {cell.rise:.2g} "
-                        f"| {cell.seconds:.2f} | {len(cell.accuracies)} |"
-                    )
+            found = [cells.get((name, way, epsilon)) for epsilon in columns]
+            if any(found):
+                print(f"| {how.words} | {' | '.join(str(cell or '') for cell in found)} |")
+            if any(cell and cell.rise for cell in found):
+                said = [
+                    f"{median(cell.rise.values()):.2g}, {excess(cells, name, cell):.2g}"
+                    if cell else "" for cell in found
+                ]  # fmt: skip
+                print(f"| its loss: said, found | {' | '.join(said)} |")
+        times = [median(c.seconds.values()) for (of, *_), c in cells.items()
+                 if of == name and c.seconds]  # fmt: skip
+        if times:
+            print(f"\n{min(times):.2f} to {max(times):.2f} s a run")
 
 
 def draw(cells: Cells, path: Path) -> None:
     """Accuracy against epsilon, a panel a table and a line a way, medians and worst trials."""
     figure, grid = plots.new_grid(2, 2, 9.0, 6.4)
-    styles = dict(zip(HOW, [*plots.STYLES.values(), *plots.MORE_STYLES], strict=False))
+    looks = dict(zip(HOW, [*plots.STYLES.values(), *plots.MORE_STYLES], strict=False))
     for ax, (name, table) in zip(grid.flat, TABLES.items(), strict=True):
-        for way, look in styles.items():
+        for way, look in looks.items():
             found = {e: cells[name, way, e] for e in HOW[way].epsilons if (name, way, e) in cells}
-            middle = [statistics.median(cell.accuracies) for cell in found.values()]
+            middle = [median(cell.accuracy.values()) for cell in found.values()]
             if [*found] == [math.inf]:
                 ax.axhline(middle[0], color=rcParams["text.color"], linestyle=(0, (1, 2)), lw=1)
                 words = dict(xytext=(0, 2), textcoords="offset points")
                 ax.annotate(HOW[way].words, (5, middle[0]), ha="right", fontsize=8, **words)
             elif found:
                 ax.plot([*found], middle, label=HOW[way].words, markersize=4, **look)
-                worst = [min(cell.accuracies) for cell in found.values()]
+                worst = [min(cell.accuracy.values()) for cell in found.values()]
                 ax.fill_between([*found], worst, middle, color=look["color"], alpha=0.12, lw=0)
         ax.set_xscale("log")
         ax.set_xticks([0.25, 0.5, 1, 2, 5], ["0.25", "0.5", "1", "2", "5"])
         ax.minorticks_off()
         ax.set_title(table.words, fontsize=10)
     for ax in grid[-1]:
-        ax.set_xlabel("epsilon of each record")
+        ax.set_xlabel("epsilon")
     for ax in grid[:, 0]:
         ax.set_ylabel("accuracy")
     handles, labels = grid[0, 0].get_legend_handles_labels()
