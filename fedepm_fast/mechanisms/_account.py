@@ -373,10 +373,11 @@ class Account:
         else:
             total = " or ".join(f"{at_least(self.epsilon(d))} at {d:g}" for d in (1e-6, 1e-9))
             total = f"epsilon at delta: {total}"
+        in_all = f"{total}; mu {at_least(self.mu)}, rho {at_least(self.rho)}"
         return "\n".join(
             [
                 *(f"{k} x {law} noise of multiplier {z:.6g}" for law, z, k in self.spent),
-                f"in all, {RELATIONS['record']}: {total}; mu {at_least(self.mu)}, rho {at_least(self.rho)}",
+                f"in all, {RELATIONS['record']}: {in_all}",
             ]
         )
 
