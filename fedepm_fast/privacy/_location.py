@@ -23,9 +23,9 @@ from ..mechanisms._moments import DEVIATION
 #: c in scales of Laplace noise, for many clients: in variance it loses against the best c at most
 #: 8.2 %, at any Gaussian spread of the clients, and every other c loses more at some.
 MINIMAX = 2.5
-#: What that leaves of Laplace noise of scale 1: times m, the variance is ``_MANY + _FEW/sqrt(m)``,
-#: within 2 % for m from 3 to 10,000 (the first is `ens_variance` of it; the second was simulated).
-_MANY, _FEW = 1.08, 1.4
+#: With few clients the variance is larger than that for many, by ``_FEW/sqrt(m)`` of it: so it was
+#: simulated, with `noise_l1_for` and noise of one scale within 2 % of the variance for m from 3 on.
+_FEW = 1.3
 
 
 def noise_l1_for(mechanism: Mechanism, weights: ArrayLike) -> float:
@@ -55,17 +55,16 @@ def noise_l1_for(mechanism: Mechanism, weights: ArrayLike) -> float:
     return MINIMAX * max(0.0, 1 - 2 / m) if type(mechanism) is LaplaceMechanism else 0.0
 
 
-def noise_left(mechanism: Mechanism, weights: ArrayLike) -> float:
+def noise_left(mechanism: Mechanism, weights: ArrayLike, scales: ArrayLike) -> float:
     """Standard deviation of the noise in the point of ENS with `noise_l1_for`, over that in the
     mean: at most 1.
-
-    Where the scale of each upload's noise is a multiple of ``1 / weights``, or all have one scale
-    and one weight.
 
     Parameters
     ----------
     mechanism, weights
         As for `noise_l1_for`.
+    scales : array_like of shape (m,)
+        Of the noise of the uploads, or any multiple.
 
     Returns
     -------
@@ -76,10 +75,18 @@ def noise_left(mechanism: Mechanism, weights: ArrayLike) -> float:
     ValueError
         Naming the argument.
     """
-    m = _effective(weights)
+    m, p = _effective(weights), np.asarray(weights, np.float64)
+    b = check_array("scales", scales, shape=p.shape)
+    if not (b > 0).all():
+        raise ArgumentValueError("scales", f"must be positive, got {scales!r}")
     if type(mechanism) is not LaplaceMechanism:
         return 1.0
-    return math.sqrt(min(1.0, (_MANY + _FEW / math.sqrt(m)) / DEVIATION[1] ** 2))
+    p, b = p / p.max(), b / b.max()
+    c = MINIMAX * (p @ b) / p.sum()
+    # As `ens_variance`, of uploads that differ in weight and scale, without a spread.
+    found = (p**2 @ (2 * b**2 + 2 * c * b + c**2)) / (p @ (1 + c / b)) ** 2
+    mean = p**2 @ (2 * b**2) / p.sum() ** 2
+    return math.sqrt(min(1.0, found / mean * (1 + _FEW / math.sqrt(m))))
 
 
 def _effective(weights: ArrayLike) -> float:

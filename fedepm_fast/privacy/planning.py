@@ -34,6 +34,7 @@ from ..losses import REGULARIZERS, Objective, as_objective
 from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, coordinates
 from ..mechanisms._moments import DEVIATION, size_of_ones
 from ..result import Result
+from ._location import noise_l1_for, noise_left
 from ._settings import Settings, settings_for
 
 Array = NDArray[np.float64]
@@ -231,16 +232,19 @@ def plan(
     chosen = settings_for(mechanism.order, level) if settings is None else settings
     clip = chosen.clip * whole if mechanism.clip is None else mechanism.clip
     eta = chosen.theta * loss.curvature
+    weights = sizes if client_weight == "size" else np.ones_like(sizes)
     algorithm = FedEPM(
         mechanism=dataclasses.replace(mechanism, clip=clip, moments=chosen.moments),
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=rho, step="1",
         start="broadcast",
         aggregation="inverse_deviation" if client_weight == "size" else "equal",
+        noise_l1=noise_l1_for(mechanism, weights),
     )  # fmt: skip
     epsilon, releases = mechanism.total_epsilon, chosen.rounds + chosen.moments
     assert epsilon is not None
     share = mechanism.noise_multiplier(epsilon, releases) / mechanism.noise_multiplier(epsilon, 1)
-    each = upload * share * clip / whole / eta  # the noise of a round in x
+    each = upload * share * clip / whole / eta  # the noise of a round in the mean of the uploads
+    each *= noise_left(mechanism, weights, 1 / sizes)  # and in their ENS
     deviation = each * _of_average(1 - _TYPICAL / chosen.theta, chosen.rounds, chosen.kept)
     rise = loss.curvature * _TYPICAL / 2 * n * loss.n_outputs * deviation**2
     return PrivatePlan(

@@ -86,6 +86,21 @@ def test_the_deviation_is_that_of_the_mean_of_the_last_points():
     assert planned.deviation == pytest.approx(each * np.mean(points[-3:], axis=0).std(), rel=0.01)
 
 
+@pytest.mark.parametrize("client_weight", ["size", "equal"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("sizes", [np.full(12, 4), np.arange(3, 63)], ids=["equal", "skewed"])
+def test_the_deviation_of_one_round_is_that_of_a_run(sizes, delta, client_weight):
+    """Rows of zeros have no gradient: the point is noise, 1,000 times."""
+    data = FederatedData(np.zeros((sizes.sum(), 1000)), np.zeros(sizes.sum()), sizes)
+    planned = plan(
+        1.0, sizes, 1000, delta=delta, client_weight=client_weight,
+        settings=Settings(0, 1, 1, 2.0, 0.9, 0.8, 0.3),
+    )  # fmt: skip
+    x = planned.run(data, seed=SEED, every_accuracy=False).x
+    assert (planned.algorithm.noise_l1 > 0) == (delta == 0)
+    assert x.std() == pytest.approx(planned.deviation, rel=0.08)
+
+
 def test_data_that_were_not_planned_for_are_refused():
     data, planned = table(), plan(1.0, SIZES, 5)
     with pytest.raises(ValueError, match="data must have 4 columns as planned, got 5"):
