@@ -90,10 +90,10 @@ def test_the_deviation_is_that_of_the_mean_of_the_last_points():
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("sizes", [np.full(12, 4), np.arange(3, 63)], ids=["equal", "skewed"])
 def test_the_deviation_of_one_round_is_that_of_a_run(sizes, delta, client_weight):
-    """Rows of zeros have no gradient: the point is noise, 1,000 times."""
-    data = FederatedData(np.zeros((sizes.sum(), 1000)), np.zeros(sizes.sum()), sizes)
+    """Rows of zeros have no gradient: the point is noise, 500 times."""
+    data = FederatedData(np.zeros((sizes.sum(), 500)), np.zeros(sizes.sum()), sizes)
     planned = plan(
-        1.0, sizes, 1000, delta=delta, client_weight=client_weight,
+        1.0, sizes, 500, delta=delta, client_weight=client_weight,
         settings=Settings(0, 1, 1, 2.0, 0.9, 0.8, 0.3),
     )  # fmt: skip
     x = planned.run(data, seed=SEED, every_accuracy=False).x
