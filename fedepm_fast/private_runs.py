@@ -235,6 +235,9 @@ class Private(Open):
     gradient and an accuracy are those of `problem`, in history, summary and callbacks alike.
     """
 
+    #: Whom the guarantee is against, if not against all who see what is ever sent.
+    against = ""
+
     def __init__(self) -> None:
         self._seen: dict[str, list[Any]] = {
             name: [] for name in ("objective", "grad_mean_sq", "accuracy")
@@ -302,6 +305,10 @@ class Private(Open):
         history |= {"epsilon": spent.max(axis=1), "epsilon_clients": spent}
         return {"privacy": found}
 
+    def multipliers(self, mechanism: Mechanism, planned: NDArray[np.int64]) -> Array:
+        """Scale of the noise over the sensitivity, for clients that upload so often, shape (m,)."""
+        return mechanism.noise_multipliers(planned)
+
     def _report(self, randomness: Any, rounds: int, completed: int) -> tuple[dict[str, Any], Array]:
         """The privacy of a finished run, and what each client has spent before every round.
 
@@ -312,7 +319,7 @@ class Private(Open):
         mechanism = algorithm.mechanism
         assert mechanism is not None
         planned = participations(algorithm, problem, randomness, rounds)
-        multipliers = mechanism.noise_multipliers(planned)
+        multipliers = self.multipliers(mechanism, planned)
         made = list(uploads(algorithm, problem, randomness, completed))
         spent = np.array([mechanism.spent(multipliers, counts) for counts in made])
         most = float(spent[-1].max())
@@ -320,7 +327,7 @@ class Private(Open):
         sizes = [] if whole else ["the clients' sizes"]
         scaling = ["the scaling of the columns, by the user's word"] * mechanism.public_scaling
         found = {
-            "guarantee": mechanism.guarantee(most) + SIMULATED,
+            "guarantee": mechanism.guarantee(most) + self.against + SIMULATED,
             "epsilon": most,
             "delta": getattr(mechanism, "delta", 0.0),
             "epsilon_clients": spent[-1].tolist(),

@@ -162,7 +162,7 @@ def run(
     resolved.check_coverage(m)
     stopping, rounds = rules.fix(stopping, rounds, max_rounds)
     problem = rules.begin(resolved, problem)
-    engine = _engine(engine, resolved, problem)
+    engine = engine_for(engine, resolved, problem)
     limits = check_limits(algorithm, stopping, rounds, max_rounds, max_iterations, callback)
     callback = rules.watched(callback)
     start = None if start is None else check_start(start, m, n)
@@ -342,7 +342,7 @@ def make_result(
     return result
 
 
-def _engine(name: str | None, algorithm: Algorithm, problem: Problem) -> str:
+def engine_for(name: str | None, algorithm: Algorithm, problem: Problem) -> str:
     """What computes the run."""
     if name is not None:
         check_choice("engine", name, ENGINES)
