@@ -227,7 +227,8 @@ def plan(
     if slope is None:
         raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
     whole = slope * _whole(mechanism.order, n)
-    upload = _upload(mechanism, sizes, whole, client_weight)
+    weights = sizes if client_weight == "size" else np.ones_like(sizes)
+    upload = _upload(mechanism, sizes, whole, client_weight) * noise_left(mechanism, weights)
     level = upload * math.sqrt(n * loss.n_outputs) * 0.25 / loss.curvature
     chosen = settings_for(mechanism.order, level) if settings is None else settings
     clip = chosen.clip * whole if mechanism.clip is None else mechanism.clip
