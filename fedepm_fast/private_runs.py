@@ -168,7 +168,7 @@ def plan_of(
 
 
 def participations(
-    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+    algorithm: Algorithm, problem: Problem | FederatedData, randomness: Randomness, rounds: int
 ) -> NDArray[np.int64]:
     """How often each client uploads in the first `rounds` rounds, shape (m,).
 
@@ -179,7 +179,7 @@ def participations(
 
 
 def uploads(
-    algorithm: Algorithm, problem: Problem, randomness: Randomness, rounds: int
+    algorithm: Algorithm, problem: Problem | FederatedData, randomness: Randomness, rounds: int
 ) -> Iterator[NDArray[np.int64]]:
     """How often each client has uploaded before round 0, 1, ..., `rounds`, each shape (m,)."""
     assert algorithm.mechanism is not None

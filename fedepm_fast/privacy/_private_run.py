@@ -14,7 +14,7 @@ from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData
 from ..losses import Objective
 from ..mechanisms import simulate_moments
-from ..private_runs import check_run, fresh_seed
+from ..private_runs import check_run, fresh_seed, participations
 from ..randomness import CounterRandomness
 from ..result import DivergenceWarning, Result
 from ..runner import make_problem, run
@@ -60,13 +60,13 @@ def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
     mechanism, p = plan.mechanism, data.n_features
     if plan.radius is None:
         return np.eye(p)
-    releases = np.full(data.n_clients, plan.settings.rounds + mechanism.moments)
+    randomness = CounterRandomness(seed)
+    # Each client's budget is split over its own rounds, which the selections tell, and these.
+    releases = participations(plan.algorithm, data, randomness, plan.rounds)
     multipliers = np.array([
         mechanism.one_release(z, mechanism.moments) for z in mechanism.noise_multipliers(releases)
     ])  # fmt: skip
-    values, scales = simulate_moments(
-        data, mechanism, plan.radius, multipliers, CounterRandomness(seed)
-    )
+    values, scales = simulate_moments(data, mechanism, plan.radius, multipliers, randomness)
     return plan.coordinates(values, scales)
 
 

@@ -91,8 +91,10 @@ class PrivatePlan:
 
     @property
     def kept(self) -> int:
-        """The model is the mean of the points of so many last rounds."""
-        return self.settings.kept
+        """The model is the mean of the points of so many last rounds.
+
+        Where few take part in one, a client's noise stays in the points until it does again."""
+        return math.ceil(self.settings.kept / self.algorithm.participation)
 
     @property
     def radius(self) -> float | None:

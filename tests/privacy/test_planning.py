@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedepm_fast import FederatedData, Logistic
+from fedepm_fast.mechanisms import moments_change
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
 from fedepm_fast.privacy._settings import Settings
 
@@ -111,3 +112,38 @@ def test_data_that_were_not_planned_for_are_refused():
         A = (data.features - data.features.mean(0)) / data.features[:, :].std(0).clip(1e-9)
         A[:, -1] = 1
         planned.run(FederatedData(A, data.labels, SIZES))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("participation", [0.5, 0.3])
+def test_moments_and_each_clients_own_rounds_spend_its_budget_together(
+    participation, delta, monkeypatch
+):
+    data = table()
+    sizes = [5] * 500
+    data = FederatedData(data.features, data.labels, sizes)
+    settings = Settings(3, 4, 2, 1.5, 0.9, 0.8, 0.3)
+    planned = plan(
+        2.0, sizes, data.n_features, delta=delta, settings=settings, participation=participation
+    )
+    assert planned.rounds == math.ceil(4 / participation)
+    assert planned.kept == math.ceil(2 / participation)
+    seen, right = [], type(planned).coordinates
+
+    def watched(self, values, scales):
+        seen.append(scales)
+        return right(self, values, scales)
+
+    monkeypatch.setattr(type(planned), "coordinates", watched)
+    result = planned.run(data, seed=SEED, public_scaling=True)
+    report, order = result.settings["privacy"], planned.mechanism.order
+    z = np.array(report["multipliers"])
+    rounds = np.array(report["uploads"]) - 3
+    assert len(set(rounds.tolist())) > 2  # they come to more rounds and fewer
+    released = seen[0] / moments_change(planned.radius, sizes, order, data.n_features)
+    # Epsilon adds up, or the square of what Gaussian noise lets see.
+    spent = 1 / released**order + rounds / z**order
+    np.testing.assert_allclose(
+        spent, 1 / planned.mechanism.noise_multiplier(2.0, 1) ** order, rtol=1e-9
+    )
+    assert report["epsilon"] == 2.0
