@@ -7,14 +7,14 @@ Four tables, each of columns that public numbers prepare, and an intercept:
 * digits, 1,797 rows, 10 classes, 20 clients: pixels of 0 to 16 over 8; judged on a fifth, too;
 * synthetic, 1,000,000 rows, 1,000 clients that differ in size and law: as drawn.
 
-Every trial has noise of its own, and a split but where the clients are given. Each is a line of the file of results, and what is
-there is not run again:
+Every trial has noise of its own, and a split but where the clients are given. Each is a line of the
+file of results, and what is there is not run again:
 
     python bench/private.py run results.jsonl --trials 20
     python bench/private.py run results.jsonl --trials 20 --how central   # needs diffprivlib
     python bench/private.py show results.jsonl --figure docs/images/privacy.png
 
-diffprivlib 0.6.6 wants scikit-learn below 1.7, so it has an environment of its own.
+diffprivlib 0.6.6 needs an environment of its own: with scikit-learn 1.6.1, for it fails with 1.9.
 """
 
 from __future__ import annotations
