@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..private_runs import check_run, fresh_seed, participations
 from ..randomness import CounterRandomness
 from ..result import DivergenceWarning, Result
 from ..runner import make_problem, run
+from ._sum_run import moments_of_sum, sum_run
 
 if TYPE_CHECKING:
     from .planning import PrivatePlan
@@ -44,10 +46,11 @@ def private_run(
         data.features @ back, data.labels, data.client_sizes, None, data.client_names, data.rows,
         data.description,
     )  # fmt: skip
+    runner: Any = run if plan.trust == "clients" else partial(sum_run, honest=plan.honest)
     with warnings.catch_warnings():
         # That noise leads above the start is said from what is public, by the plan.
         warnings.simplefilter("ignore", DivergenceWarning)
-        result = run(
+        result = runner(
             algorithm, moved, objective=objective, rounds=plan.rounds, seed=seed,
             engine=engine, callback=None if callback is None else _watch(callback, back),
             every_accuracy=every_accuracy,
@@ -57,17 +60,19 @@ def private_run(
 
 def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
     """What turns columns into those of the rounds, shape (p, p), from released second moments."""
-    mechanism, p = plan.mechanism, data.n_features
+    mechanism, source = plan.mechanism, CounterRandomness(seed)
     if plan.radius is None:
-        return np.eye(p)
-    randomness = CounterRandomness(seed)
+        return np.eye(data.n_features)
     # Each client's budget is split over its own rounds, which the selections tell, and these.
-    releases = participations(plan.algorithm, data, randomness, plan.rounds)
-    multipliers = np.array([
+    releases = participations(plan.algorithm, data, source, plan.rounds)
+    each = [
         mechanism.one_release(z, mechanism.moments) for z in mechanism.noise_multipliers(releases)
-    ])  # fmt: skip
-    values, scales = simulate_moments(data, mechanism, plan.radius, multipliers, randomness)
-    return plan.coordinates(values, scales)
+    ]
+    if plan.trust == "clients":
+        found = simulate_moments(data, mechanism, plan.radius, each, source)
+    else:
+        found = moments_of_sum(data, mechanism, plan.radius, max(each), source, honest=plan.honest)
+    return plan.coordinates(*found)
 
 
 def _with_penalty(back: Array, objective: Objective) -> tuple[Array, Objective]:

@@ -33,12 +33,16 @@ from ..data import FederatedData
 from ..losses import REGULARIZERS, Objective, as_objective
 from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, coordinates
 from ..mechanisms._moments import DEVIATION, size_of_ones
+from ..participation import clients_per_round
 from ..result import Result
 from ._location import noise_l1_for, noise_left
 from ._settings import Settings, settings_for
 
 Array = NDArray[np.float64]
 
+#: Whom clients trust: nobody, so that each adds all of the noise that hides its records; or secure
+#: sums, see `secure_sum`, of which each adds a part.
+TRUSTED = ("clients", "secure-sum")
 #: The penalty of the local steps beside eta: as good as none.
 _MU0 = 1e-9
 #: Curvature of the loss along a margin where most rows are, beside its bound.
@@ -71,6 +75,10 @@ class PrivatePlan:
     rise : float
         How far that lifts the mean loss, in expectation, where columns have a root mean square of
         about 1. At the start, w = 0, the mean loss of two classes is log 2 = 0.693.
+    trust : {"clients", "secure-sum"}
+        Whether every client trusts itself alone, or secure sums and the honest share of clients.
+    honest : float
+        That share, for ``trust="secure-sum"``.
     """
 
     algorithm: FedEPM
@@ -82,6 +90,8 @@ class PrivatePlan:
     level: float
     deviation: float
     rise: float
+    trust: str = TRUSTED[0]
+    honest: float = 1.0
 
     @property
     def mechanism(self) -> Mechanism:
@@ -179,6 +189,8 @@ def plan(
     client_weight: str = "size",
     mechanism: Mechanism | None = None,
     settings: Settings | None = None,
+    trust: str = TRUSTED[0],
+    honest: float = 0.5,
 ) -> PrivatePlan:
     """Plan a private run: all of its settings, from public numbers.
 
@@ -202,6 +214,14 @@ def plan(
         Instead of `total_epsilon` and `delta`; a clip that it has is kept.
     settings : Settings, optional
         Instead of those of the level of noise.
+    trust : {"clients", "secure-sum"}
+        With "clients" nobody else is trusted: each adds all of the noise that hides its records,
+        whoever sees its uploads. With "secure-sum" the server sees sums of the clients' uploads
+        and nothing else, of which every client adds a part, see `privacy.secure_sum`: Gaussian
+        noise, clients weighted by size.
+    honest : float
+        Share of the clients of a sum, in (0, 1], that are honest at least: they add their part
+        and do not tell it. With "secure-sum" only.
 
     Returns
     -------
@@ -224,18 +244,25 @@ def plan(
     n = check_int("n_features", n_features, low=1)
     rho = check_real("participation", participation, low=0.0, high=1.0, open_low=True)
     check_choice("client_weight", client_weight, ("size", "equal"))
+    check_choice("trust", trust, TRUSTED)
+    honest = check_real("honest", honest, low=0.0, high=1.0, open_low=True)
+    if trust != TRUSTED[0]:
+        _check_sums(mechanism, client_weight)
     loss = _objective(objective)
     slope = loss.slope_in(mechanism.order)
     if slope is None:
         raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
     whole = slope * _whole(mechanism.order, n)
     weights = sizes if client_weight == "size" else np.ones_like(sizes)
-    upload = _upload(mechanism, sizes, whole, client_weight) * noise_left(mechanism, weights)
+    upload = _upload(mechanism, sizes, whole, client_weight)
+    upload *= noise_left(mechanism, weights, 1 / sizes)
+    if trust != TRUSTED[0]:
+        m0 = clients_per_round(rho, len(sizes))
+        upload *= math.sqrt(m0 / clients_per_round(honest, m0) / len(sizes)) / rho
     level = upload * math.sqrt(n * loss.n_outputs) * 0.25 / loss.curvature
     chosen = settings_for(mechanism.order, level) if settings is None else settings
     clip = chosen.clip * whole if mechanism.clip is None else mechanism.clip
     eta = chosen.theta * loss.curvature
-    weights = sizes if client_weight == "size" else np.ones_like(sizes)
     algorithm = FedEPM(
         mechanism=dataclasses.replace(mechanism, clip=clip, moments=chosen.moments),
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=rho, step="1",
@@ -246,13 +273,12 @@ def plan(
     epsilon, releases = mechanism.total_epsilon, chosen.rounds + chosen.moments
     assert epsilon is not None
     share = mechanism.noise_multiplier(epsilon, releases) / mechanism.noise_multiplier(epsilon, 1)
-    each = upload * share * clip / whole / eta  # the noise of a round in the mean of the uploads
-    each *= noise_left(mechanism, weights, 1 / sizes)  # and in their ENS
+    each = upload * share * clip / whole / eta  # the noise of a round in x
     deviation = each * _of_average(1 - _TYPICAL / chosen.theta, chosen.rounds, chosen.kept)
     rise = loss.curvature * _TYPICAL / 2 * n * loss.n_outputs * deviation**2
     return PrivatePlan(
         algorithm, math.ceil(chosen.rounds / rho), chosen, sizes.astype(np.int64), n, loss, level,
-        deviation, rise,
+        deviation, rise, trust, honest,
     )  # fmt: skip
 
 
@@ -277,6 +303,19 @@ def _mechanism(total_epsilon: Any, delta: Any) -> Mechanism:
     if delta:
         return GaussianMechanism(total_epsilon=epsilon, delta=delta)
     return LaplaceMechanism(total_epsilon=epsilon)
+
+
+def _check_sums(mechanism: Mechanism, client_weight: str) -> None:
+    """Raise ValueError unless this is a plan for secure sums."""
+    if not isinstance(mechanism, GaussianMechanism):
+        raise ArgumentValueError(
+            "delta", "must be above 0 for trust='secure-sum', whose noise is Gaussian"
+        )
+    if client_weight != "size":
+        raise ArgumentValueError(
+            "client_weight", "must be 'size' for trust='secure-sum': a record of the smallest "
+            f"client would move equal weights furthest, got {client_weight!r}"
+        )  # fmt: skip
 
 
 def _whole(order: int, n: int) -> float:

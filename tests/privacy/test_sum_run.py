@@ -10,7 +10,8 @@ import pytest
 from fedepm_fast import FedEPM, FederatedData
 from fedepm_fast.losses import Logistic, Multinomial
 from fedepm_fast.mechanisms import coordinates
-from fedepm_fast.privacy import GaussianMechanism
+from fedepm_fast.privacy import GaussianMechanism, plan
+from fedepm_fast.privacy._settings import Settings
 from fedepm_fast.privacy._sum_run import moments_of_sum, sum_run
 from fedepm_fast.randomness import CounterRandomness
 
@@ -157,3 +158,41 @@ def test_points_too_large_for_their_rounding_end_it():
     small = dataclasses.replace(algorithm(1.0), eta=1e-13)
     found = summed(small, table())
     assert found.rounds < 6 and found.reasons == ("precision",)
+
+
+# By a plan ------------------------------------------------------------------------------------
+
+
+def test_a_plan_of_secure_sums():
+    data = table()
+    planned = plan(1.0, SIZES, 4, trust="secure-sum", honest=0.75)
+    alone = plan(1.0, SIZES, 4)
+    # A curator's noise, but for the share that is not honest.
+    assert planned.level == pytest.approx(alone.level / 3**0.5)
+    found = planned.run(data, seed=SEED, public_scaling=True)
+    assert "at least 3 are honest" in found.guarantee
+    assert (found.history["epsilon_clients"][-1] == 1.0).all()
+    again = planned.run(data, seed=SEED, public_scaling=True, engine="reference")
+    np.testing.assert_allclose(found.x, again.x, rtol=1e-9)
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_with_next_to_no_noise_a_plan_ends_at_the_optimum(participation):
+    asked = Settings(4, 60, 10, 1.0, 50.0, 50.0, 1.0)
+    equal = np.array([175] * 4)
+    data = dataclasses.replace(table(), client_sizes=equal)
+    planned = plan(1e10, equal, 4, settings=asked, trust="secure-sum", participation=participation)
+    found = planned.run(data, seed=SEED, public_scaling=True, engine="reference")
+    near = 1e-4 if participation == 1.0 else 0.3
+    assert np.abs(found.x - descent(data, 500, 0.5)[-1]).max() < near
+
+
+@pytest.mark.parametrize("changed, message", [
+    ({"trust": "server"}, "trust must be one of 'clients', 'secure-sum', got 'server'"),
+    ({"honest": 0.0}, "honest must be"),
+    ({"delta": 0.0}, "delta must be above 0 for trust='secure-sum'"),
+    ({"client_weight": "equal"}, "client_weight must be 'size' for trust='secure-sum'"),
+])  # fmt: skip
+def test_what_cannot_be_planned(changed, message):
+    with pytest.raises(ValueError, match=message):
+        plan(1.0, SIZES, 4, **{"trust": "secure-sum", **changed})
