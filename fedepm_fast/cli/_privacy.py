@@ -51,7 +51,7 @@ def audit(
     """Attack the uploads: lower bounds on epsilon of the paper's noise and of private runs.
 
     A client's record is one of two; an observer of its uploads decides which. Without options of a
-    plan: both presets and three private plans, with confidence 95 %. With --total-epsilon: the plan
+    plan: both presets and four private plans, with confidence 95 %. With --total-epsilon: the plan
     of fedepm run --private with the same options. With --preset, --noise or --epsilon: the
     paper's noise.
     """
@@ -121,6 +121,8 @@ def _describe(algorithm: FedEPM, found: Audit, client: bool) -> str:
         else f"private, {mechanism.name} noise{', PrivateClient' * client}"
     )
     uploads = f"{found.rounds} upload{'s' * (found.rounds != 1)}"
+    if found.moments:
+        uploads = f"second moments that spend as {found.moments}, {uploads}"
     delta = f", delta {found.delta:g}" * (found.delta > 0)
     return f"{noise}, {uploads}, {algorithm.local_steps} local steps{delta}"
 

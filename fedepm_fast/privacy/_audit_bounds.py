@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,11 @@ class Audit:
     shortfall : float or None
         The smallest share of the noise whose lack so many runs refute with a power of 90 %; None
         without a mechanism, or if they would not notice 99 %.
+    moments : int
+        Uploads that the second moments spend as much as, which were attacked, too; 0 without them.
+    seen : mapping of str to float
+        How far a record moved the ``"uploads"`` and the ``"moments"`` at least, beside what is
+        stated of each, for a plan with both: above 1 it is refuted.
     """
 
     lower_bound: float
@@ -46,11 +51,13 @@ class Audit:
     false_positive_rate: float
     rounds: int = 1
     shortfall: float | None = None
+    moments: int = 0
+    seen: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def broken(self) -> bool:
-        """Whether the stated epsilon is refuted."""
-        return self.lower_bound > self.stated
+        """Whether the stated epsilon is refuted, or the part of it that one kind may spend."""
+        return self.lower_bound > self.stated or any(far > 1 for far in self.seen.values())
 
     def __str__(self) -> str:
         verdict = "REFUTED" if self.broken else "not refuted"
@@ -58,6 +65,9 @@ class Audit:
             f"epsilon >= {self.lower_bound:.3g} with confidence {self.confidence:g} from "
             f"{self.runs} runs of each dataset; stated {self.stated:.3g}: {verdict}"
         )
+        if self.seen:
+            parts = (f"{name} {far:.3g}" for name, far in self.seen.items())
+            text += f"; distances seen over those stated: {', '.join(parts)}"
         if self.shortfall is not None:
             text += f" (noise that lacks {self.shortfall:.0%} would be, with a power of 90 %)"
         return text

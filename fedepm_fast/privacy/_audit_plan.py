@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from ..algorithms import AtClients, FedEPM
 from ..callbacks import RoundInfo
 from ..data import FederatedData
-from ..mechanisms import upload_sensitivity
+from ..mechanisms import in_coordinates, simulate_moments, upload_sensitivity
 from ..objectives import Logistic, Problem
 from ..private_runs import private_problem
 from ..randomness import CounterRandomness
 from ..stopping import REASONS, NoRule
-from ._audit_bounds import Audit, rates, split_bound
+from . import _audit_moments
+from ._audit_claim import TILT, Claim
 
 Array = NDArray[np.float64]
 
-#: Of a record's row, along the coordinate whose sign tells the two rows apart.
-_TILT = 0.01
 #: How far rows are above the clip.
 _ABOVE = 3.0
 #: How far the gradients of whole clients are above what moves them as far as the clip.
@@ -33,17 +32,29 @@ _BEYOND = 100.0
 #: Margins beyond this have a derivative of 0 or 1.
 _MARGIN = 40.0
 
-_POWER, _DRAWS = 0.9, 500
-_LEAST_NOISE = 0.01
+
+class Seen(NamedTuple):
+    """What an observer of clients sees, the first half of which hold the first record."""
+
+    points: Array
+    """Of the server, shape (rounds, n)."""
+    uploads: Array
+    """Shape (rounds + 1, m, n)."""
+    scales: Array
+    """Of their noise, shape (rounds, m)."""
+    moments: tuple[Array, Array] | None
+    """Second moments (m, p*(p+1)/2), packed, and the scales of their noise (m,)."""
 
 
-class Plan:
+class Plan(Claim):
     """A mechanism's plan for a client of `records` rows, and the attack on it.
 
     The two records' rows are ``(1, +-0.01)``, nearly, of three times the largest size, and their
     labels 0 and 1. From a start far along the second coordinate their gradients are ``clip`` and
     ``-clip`` along the first one, nearly, in the mechanism's norm. The other rows are zero.
-    Of whole clients all rows are these, so large that the local steps go beyond the clip.
+    Of whole clients all rows are these, so large that the local steps go beyond the clip. Where
+    second moments are released, the rows are these in coordinates that the server names, and
+    beyond the radius of the moments.
     """
 
     def __init__(self, algorithm: FedEPM, rounds: int, features: int, records: int) -> None:
@@ -51,18 +62,26 @@ class Plan:
         assert mechanism is not None
         mechanism = mechanism.resolve(records, features)
         assert mechanism.clip is not None
-        self.mechanism, self.clip, self.rounds = mechanism, mechanism.clip, rounds
-        self.records, self.law = records, mechanism.law
+        super().__init__(mechanism, rounds)
+        self.clip = mechanism.clip
         self.whole, self.size = mechanism.neighbours == "client", self.clip * _ABOVE
+        self.records, self.along = records, 1 - TILT
+        if mechanism.order == 2:
+            self.along = (1 - TILT**2) ** 0.5
+        #: In which the rounds are.
+        self.coordinates = (
+            _audit_moments.coordinates(features, self.along, TILT) if self.moments else None
+        )
         algorithm = dataclasses.replace(algorithm, mechanism=mechanism)
         # Of one client, as the settings of eta depend on how many there are.
-        raw = [self._problem(algorithm, [which], features) for which in range(2)]
+        raw = [self._problem(algorithm, self._data([which], features)) for which in range(2)]
         self.algorithm: FedEPM = algorithm.resolve(raw[0])
         if self.whole:
             self.size = _BEYOND * self._gradient_of_a_move(raw[0], features)
-            raw = [self._problem(algorithm, [which], features) for which in range(2)]
+            raw = [self._problem(algorithm, self._data([which], features)) for which in range(2)]
+        self.radius = self.size / _ABOVE
         self.problems = [private_problem(mechanism, problem) for problem in raw]
-        self.plan = self.algorithm.plan(self.problems[0], np.array([rounds]))
+        self.plan = self.algorithm.plan(self.problems[0], np.array([self.spends]))
         assert self.plan is not None
         alone = np.zeros(1, np.intp)
         moves = self.algorithm.sensitivity(
@@ -71,8 +90,7 @@ class Plan:
         # Uploads may move the point so far, and the derivative stays what it is.
         reach = float(moves[0] * (1 + self.plan.multipliers[0]))
         self.start = np.zeros(features)
-        self._shortfalls: dict[tuple[int, float], float | None] = {}
-        self.start[1] = (_MARGIN * _ABOVE / self.size + 10 * rounds * reach) / _TILT
+        self.start[1] = (_MARGIN * _ABOVE / self.size + 10 * rounds * reach) / TILT
 
     def _gradient_of_a_move(self, problem: Problem, features: int) -> float:
         """Size of a gradient with which local steps from x end at the clip or beyond."""
@@ -86,37 +104,40 @@ class Plan:
 
     def _rows(self, which: int, features: int) -> tuple[Array, Array]:
         a, b = np.zeros((self.records, features)), np.zeros(self.records)
-        norm2 = self.mechanism.order == 2
-        along = (1 - _TILT**2) ** 0.5 if norm2 else 1 - _TILT
+        near = np.array([[self.along, TILT], [self.along, -TILT]])
         there = slice(None) if self.whole else 0
-        a[there, :2] = np.array([along, (-1) ** which * _TILT]) * self.size
+        a[there, :2] = (np.eye(2) if self.moments else near)[which] * self.size
         b[there] = which
         return a, b
 
-    def _problem(self, algorithm: FedEPM, whose: Sequence[int], features: int) -> Problem:
+    def _data(self, whose: Sequence[int], features: int) -> FederatedData:
         """A client for each entry of `whose`, which says which of the two records it holds."""
         rows = [self._rows(which, features) for which in range(2)]
-        data = FederatedData(
+        return FederatedData(
             np.concatenate([rows[which][0] for which in whose]),
             np.concatenate([rows[which][1] for which in whose]),
             np.full(len(whose), self.records),
         )
+
+    def _problem(self, algorithm: FedEPM, data: FederatedData) -> Problem:
+        """Of the clients' rows in the coordinates of the rounds."""
+        if self.coordinates is not None:
+            data = in_coordinates(data, self.coordinates)
         # The regulariser is no record's; without it the point stays where it is.
         return Problem(data, algorithm.objective(Logistic(beta=0.0)))
 
-    def simulated(self, runs: int, seed: int) -> tuple[Array, Array, Array]:
-        """Points x (rounds, n), uploads (rounds + 1, 2 * runs, n) and scales (rounds, 2 * runs).
+    def simulated(self, runs: int, seed: int) -> Seen:
+        """What the observer sees of a run of the compiled engine.
 
-        They are of one run of the compiled engine, in which the first half of the clients hold
-        the first record, the others the second: each is an experiment of its own, for their noise
-        is independent, and what they share, x, is public.
+        Each of its clients is an experiment of its own, for their noise is independent, and what
+        they share, x, is public.
         """
         from ..engine import simulate
 
         algorithm, rounds = self.algorithm, self.rounds
         whose = [0] * runs + [1] * runs
-        problem = private_problem(self.mechanism, self._problem(algorithm, whose, len(self.start)))
-        m = len(whose)
+        data, m = self._data(whose, len(self.start)), len(whose)
+        problem = private_problem(self.mechanism, self._problem(algorithm, data))
         Z = [np.broadcast_to(self.start, (m, len(self.start)))]
         for last in range(1, rounds + 1):
             outcome = simulate(
@@ -127,7 +148,7 @@ class Plan:
             points = points_of(outcome, last, rounds)
             Z.append(outcome.Z)
         x = points[:rounds]
-        plan = algorithm.plan(problem, np.full(m, rounds))
+        plan = algorithm.plan(problem, np.full(m, self.spends))
         everyone = np.arange(m)
         scale = [
             algorithm.noise_scale(
@@ -136,14 +157,21 @@ class Plan:
             )
             for tau in range(rounds)
         ]  # fmt: skip
-        return x, np.array(Z), np.array(scale)
+        moments = None
+        if self.moments:
+            assert plan is not None
+            release = [self.mechanism.one_release(z, self.moments) for z in plan.multipliers]
+            moments = simulate_moments(
+                data, self.mechanism, self.radius, release, CounterRandomness(seed)
+            )
+        return Seen(x, np.array(Z), np.array(scale), moments)
 
-    def sent(self, runs: int) -> tuple[Array, Array, Array]:
+    def sent(self, runs: int) -> Seen:
         """The same of `PrivateClient`, whose server never moves."""
         from ..federation.client import PrivateClient
 
         Z = np.empty((self.rounds + 1, 2 * runs, len(self.start)))
-        scale = np.empty((self.rounds, 2 * runs))
+        scale, moments = np.empty((self.rounds, 2 * runs)), []
         with tempfile.TemporaryDirectory() as folder:
             for run in range(2 * runs):
                 a, b = self._rows(int(run >= runs), len(self.start))
@@ -151,16 +179,22 @@ class Plan:
                     self.algorithm, a, b, index=0, clients=1, uploads=self.rounds,
                     path=Path(folder) / str(run), objective=Logistic(beta=0.0),
                 )  # fmt: skip
+                if self.moments:
+                    moments.append(client.moments(self.radius))
                 Z[0, run] = client.join(self.start).values
                 for tau in range(self.rounds):
-                    upload = client.train(self.start, tau)
+                    upload = client.train(self.start, tau, self.coordinates)
                     Z[tau + 1, run], scale[tau, run] = upload.values, upload.scale
-        return np.tile(self.start, (self.rounds, 1)), Z, scale
+        values, of_moments = zip(*moments, strict=True) if moments else ((), ())
+        return Seen(
+            np.tile(self.start, (self.rounds, 1)), Z, scale,
+            (np.array(values), np.array(of_moments)) if moments else None,
+        )  # fmt: skip
 
-    def scores(self, xs: Array, Z: Array, scale: Array) -> tuple[Array, Array]:
+    def scores(self, seen: Seen) -> tuple[Array, Array]:
         """How much likelier each upload is with the first record, those of clients that hold the
         first and those that hold the second one, each of shape (rounds * runs,)."""
-        found = []
+        found, (xs, Z, scale, _) = [], seen
         m = Z.shape[1]
         for tau, x in enumerate(xs):
             begin = self.algorithm.round_start(Z[tau], Z[tau], x)
@@ -177,64 +211,12 @@ class Plan:
         both = np.array(found)
         return both[:, : m // 2].ravel(), both[:, m // 2 :].ravel()
 
-    def apart(self, low: Array, high: Array) -> Array:
-        """How far apart two laws of unit scale are at least, if an observer of one upload is right
-        with a rate of `low` or more and alarmed falsely with one of `high` or less."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(low > high, self.law.apart(low, high), 0.0)
-
-    def epsilon(self, apart: float) -> float:
-        """What the uploads of a run spend whose laws are so far apart."""
-        return self.mechanism.compose(apart, self.rounds) if apart > 0 else 0.0
-
-    @property
-    def stated(self) -> float:
-        """The epsilon that the mechanism is given, whatever its noise."""
-        return self.mechanism.stated(self.rounds)
-
-    def planned(self) -> float:
-        """How far apart the laws of an upload are at most, for what is stated."""
-        return 1 / self.mechanism.noise_multiplier(self.stated, self.rounds)
-
-    def verdict(self, first: Array, second: Array, confidence: float) -> Audit:
-        """What the scores of clients with the first and with the second record show."""
-
-        def bound(hits: Array, alarms: Array, of: int) -> Array:
-            return self.apart(*rates(hits, alarms, of, confidence))
-
-        found, seen = split_bound(first, second, bound)
-        runs, shortfall = len(first) // self.rounds, self.shortfall(len(first) // 2, confidence)
-        delta = getattr(self.mechanism, "delta", 0.0)
-        return Audit(
-            self.epsilon(found), self.stated, delta, confidence, runs, *seen, self.rounds, shortfall
-        )
-
-    def shortfall(self, of: int, confidence: float) -> float | None:
-        """The smallest lack of noise that so many uploads of each dataset show."""
-        key = of, confidence
-        if key not in self._shortfalls:
-            self._shortfalls[key] = self._smallest(of, confidence)
-        return self._shortfalls[key]
-
-    def _smallest(self, of: int, confidence: float) -> float | None:
-        # The pair falls short of the largest distance by its tilt.
-        planned = self.planned()
-
-        def seen(share: float) -> bool:
-            far = (1 - _TILT) * planned / share
-            alarm = self.law.tail(far / 2)
-            rng = np.random.default_rng(0)
-            hits, alarms = of - rng.binomial(of, alarm, _DRAWS), rng.binomial(of, alarm, _DRAWS)
-            found = self.apart(*rates(hits, alarms, of, confidence))
-            return bool((found > planned).mean() >= _POWER)
-
-        if not seen(_LEAST_NOISE):
+    def moments_scores(self, seen: Seen) -> tuple[Array, Array] | None:
+        """The same of second moments, each of shape (2 * runs,); None without them."""
+        if seen.moments is None:
             return None
-        low, high = _LEAST_NOISE, 1.0
-        for _ in range(12):
-            middle = (low + high) / 2
-            low, high = (middle, high) if seen(middle) else (low, middle)
-        return 1 - low
+        pair = self._data([0, 1], len(self.start))
+        return _audit_moments.moments_scores(self.mechanism, self.radius, pair, *seen.moments)
 
 
 def _reached(last: int, info: RoundInfo) -> bool:

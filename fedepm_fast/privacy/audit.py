@@ -53,6 +53,7 @@ def audit(
     ----------
     algorithm : FedEPM
         With a mechanism and settings of your own, or with the noise of one of the paper's presets.
+        Where the mechanism has `moments`, those are attacked, too.
     rounds : int
         Uploads that the observer sees, at least 1; the budget is split over them.
     runs : int
@@ -92,7 +93,7 @@ def audit(
     if algorithm.mechanism is not None:
         plan = Plan(algorithm, rounds, features, records)
         attacked = plan.sent(runs) if client else plan.simulated(runs, seed)
-        return plan.verdict(*plan.scores(*attacked), level)
+        return plan.verdict(*plan.scores(attacked), level, plan.moments_scores(attacked))
     if client:
         raise ValueError("client must be False for an algorithm without a mechanism")
     problems = [_problem(algorithm, which, 1.0, features) for which in range(2)]
@@ -173,7 +174,7 @@ def _density(algorithm: FedEPM, unit: Array, scale: Array) -> Array:
 
 
 def standard(runs: int = 4000, seed: int = 0, progress: Any = None) -> dict[str, Audit]:
-    """Audits of the paper's two presets and of private uploads under three plans."""
+    """Audits of the paper's two presets and of private uploads under four plans."""
     from ..mechanisms import GaussianMechanism, LaplaceMechanism
 
     def private(mechanism: Any) -> FedEPM:
@@ -186,6 +187,9 @@ def standard(runs: int = 4000, seed: int = 0, progress: Any = None) -> dict[str,
         "private, Laplace, 3 uploads": (private(LaplaceMechanism(total_epsilon=2.0, clip=1.0)), 3),
         "private, Gaussian, 3 uploads": (
             private(GaussianMechanism(total_epsilon=2.0, delta=1e-5, clip=1.0)), 3,
+        ),
+        "Gaussian, moments and 3 uploads": (
+            private(GaussianMechanism(total_epsilon=2.0, delta=1e-5, clip=1.0, moments=2)), 3,
         ),
     }  # fmt: skip
     found = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,8 +11,10 @@ from scipy.stats import beta
 
 from fedepm_fast import FedEPM, SFedAvg
 from fedepm_fast.kernels._jit import JIT_DISABLED
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, _audit_plan
+from fedepm_fast.mechanisms import _moments, client_moments, moments_change
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, _audit_claim, _audit_plan
 from fedepm_fast.privacy._audit_bounds import lower_bound
+from fedepm_fast.privacy._audit_moments import per_upload
 from fedepm_fast.privacy.audit import Plan, audit
 
 RUNS = 60 if JIT_DISABLED else 600
@@ -20,6 +23,10 @@ MANY = 20_000
 LAPLACE = LaplaceMechanism(total_epsilon=2.0, clip=1.0)
 GAUSSIAN = GaussianMechanism(total_epsilon=2.0, delta=1e-5, clip=1.0)
 BOTH = pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
+#: Of budgets so large that a tenth of the noise shows in some thousand runs.
+MOMENTS = pytest.mark.parametrize("mechanism", [
+    dataclasses.replace(each, total_epsilon=8.0, moments=2) for each in (LAPLACE, GAUSSIAN)
+])  # fmt: skip
 compiled = pytest.mark.skipif(JIT_DISABLED, reason="thousands of runs")
 
 
@@ -150,6 +157,91 @@ def test_uploads_of_a_private_client(mechanism):
     pytest.importorskip("opendp")
     found = audit(FedEPM(mechanism=mechanism), runs=12, rounds=3, client=True)
     assert found.stated == 2.0 and found.runs == 12 and found.rounds == 3
+
+
+# Second moments beside the uploads ------------------------------------------------------
+
+
+def attack(mechanism, **options):
+    algorithm = FedEPM(mechanism=mechanism, start="broadcast", local_steps=1)
+    return audit(algorithm, **{"rounds": 2, "runs": 8000, "records": 3, **options})
+
+
+@MOMENTS
+def test_one_pair_is_the_worst_for_moments_and_for_uploads(mechanism):
+    plan = Plan(FedEPM(mechanism=mechanism, participation=1.0), 2, 4, 5)
+    first, second = (problem.gradient(0, plan.start) for problem in plan.problems)
+    assert 0.98 < np.linalg.norm(first - second, ord=mechanism.order) / (2 / 5) <= 1
+    moments = [client_moments(plan._rows(k, 4)[0], plan.radius, mechanism.order) for k in (0, 1)]
+    moved = np.linalg.norm(moments[0] - moments[1], ord=mechanism.order)
+    assert 0.9999 < moved / moments_change(plan.radius, [5], mechanism.order, 4)[0] <= 1
+
+
+@compiled
+@MOMENTS
+def test_right_moments_and_uploads_withstand(mechanism):
+    found = attack(mechanism)
+    assert found.lower_bound <= found.stated == 8.0 and not found.broken
+    assert 0.8 < found.seen["uploads"] <= 1 and 0.8 < found.seen["moments"] <= 1
+    assert found.moments == 2 and found.lower_bound > 6.5 and found.shortfall < 0.1
+    assert "distances seen over those stated: uploads 0." in str(found)
+
+
+@MOMENTS
+def test_right_noise_of_both_is_refuted_less_often_than_its_confidence_allows(mechanism):
+    plan = Plan(FedEPM(mechanism=mechanism, participation=1.0), 2, 2, 2)
+    rng, far, refuted = np.random.default_rng(0), plan.planned(), 0
+    in_moments = far / per_upload(mechanism, 1.0)
+    for _ in range(300):
+        scores = []
+        for apart in (far, in_moments):
+            seen = plan.law.quantile(rng.random((2, 400))) + np.array([[0.0], [apart]])
+            first, second = (plan.law.log_density((seen - at)[..., None]) for at in (0.0, apart))
+            scores.append(np.round(first - second, 9))
+        refuted += plan.verdict(*scores[0], 0.95, tuple(scores[1])).broken
+    assert refuted <= 15
+
+
+def less_noise_in_moments(monkeypatch):
+    for law in (LaplaceMechanism, GaussianMechanism):
+        right = law.one_release
+        monkeypatch.setattr(law, "one_release", lambda *args, right=right: right(*args) * 0.9)
+    # What is stated of them is not changed by that.
+    monkeypatch.setattr(_audit_claim, "per_upload", lambda m, apart: per_upload(m, apart) / 0.9)
+
+
+def no_radius(monkeypatch):
+    monkeypatch.setattr(_moments, "_clipped", lambda features, radius, order: features)
+
+
+def moments_divided_twice(monkeypatch):
+    right = _moments.moments_change
+    monkeypatch.setattr(
+        _moments, "moments_change", lambda r, sizes, *rest: right(r, sizes, *rest) / sizes
+    )
+
+
+@compiled
+@MOMENTS
+@pytest.mark.parametrize("fault, part", [
+    (lambda patch: less_noise(patch, 0.9), ""), (less_noise_in_moments, "moments"),
+    (no_radius, "moments"), (moments_divided_twice, "moments"), (no_clip, "uploads"),
+], ids=["nine tenths", "nine tenths in moments", "no radius", "r^2/d^2", "no clip"])  # fmt: skip
+def test_what_is_wrong_with_either_is_found(monkeypatch, mechanism, fault, part):
+    fault(monkeypatch)
+    found = attack(mechanism)
+    assert found.broken
+    assert not part or found.seen[part] > 1 >= min(found.seen.values())
+
+
+@MOMENTS
+@pytest.mark.parametrize("neighbours", ["record", "client"])
+def test_moments_of_a_private_client(mechanism, neighbours):
+    pytest.importorskip("opendp")
+    mechanism = dataclasses.replace(mechanism, neighbours=neighbours)
+    found = attack(mechanism, runs=10, rounds=1, client=True)
+    assert found.stated == 8.0 and found.runs == 10
+    assert set(found.seen) == {"uploads", "moments"}
 
 
 def test_laplace_noise_of_a_delta_is_audited_at_it():
