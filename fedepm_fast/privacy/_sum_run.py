@@ -33,9 +33,10 @@ class Summed(Private):
     def __init__(self, clients: int, honest: float) -> None:
         super().__init__()
         parts = clients_per_round(honest, clients)
+        who = "all of them" if parts == clients else f"at least {parts} of them"
         self.against = (
-            f", against a server that sees secure sums only, each of {clients} clients of which "
-            f"at least {parts} are honest"
+            f", against a server that sees secure sums only, each of {clients} or more clients, "
+            f"{who} honest"
         )
 
     def multipliers(self, mechanism: Mechanism, planned: NDArray[np.int64]) -> Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,3 +203,13 @@ def test_parts_that_leave_a_client():
 def test_bad_input(changed, error, message):
     with pytest.raises(error, match=message):
         sums(**changed)
+
+
+# Attacks --------------------------------------------------------------------------------------
+
+
+def test_no_neighbour_moves_the_integers_beyond_the_bound():
+    path = Path(__file__).parents[2] / "bench" / "secure_sums.py"
+    for name, found in runpy.run_path(str(path))["attacks"](300, 5).items():
+        assert len(found) == 300 and found.max() <= 1, name
+        assert found.max() > (0.99 if "32 bits" in name else 0.97), name

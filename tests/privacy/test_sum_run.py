@@ -85,8 +85,8 @@ def test_the_guarantee_says_whom_it_is_against():
     found = summed(algorithm(0.5), table())
     assert found.guarantee.startswith(
         "each client: epsilon <= 0.5 at delta 1e-06, for each record of a client, replace-one, "
-        "against a server that sees secure sums only, each of 4 clients of which at least 3 are "
-        "honest (simulated"
+        "against a server that sees secure sums only, each of 4 or more clients, at least 3 of "
+        "them honest (simulated"
     )
     assert (found.history["epsilon_clients"][-1] == 0.5).all()
     spent = found.history["epsilon"]
@@ -170,7 +170,7 @@ def test_a_plan_of_secure_sums():
     # A curator's noise, but for the share that is not honest.
     assert planned.level == pytest.approx(alone.level / 3**0.5)
     found = planned.run(data, seed=SEED, public_scaling=True)
-    assert "at least 3 are honest" in found.guarantee
+    assert "at least 3 of them honest" in found.guarantee
     assert (found.history["epsilon_clients"][-1] == 1.0).all()
     again = planned.run(data, seed=SEED, public_scaling=True, engine="reference")
     np.testing.assert_allclose(found.x, again.x, rtol=1e-9)
