@@ -8,7 +8,7 @@ that no one counts, until the client is used again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +54,8 @@ class Entry(NamedTuple):
     """The last round's upload, shape (n,); before, the point it joined at, or nothing."""
     moments: Array = np.zeros(0)
     """The second moments that were sent, packed, until the first round."""
+    closed: str = ""
+    """The ledger that has what is left of the budget; nothing is uploaded any more."""
 
     def arrays(self) -> dict[str, Array]:
         """What of it is no number."""
@@ -62,7 +64,7 @@ class Entry(NamedTuple):
     def is_same(self, other: Entry) -> bool:
         """Whether it is `other`, to the last bit."""
         mine, others = self.arrays(), other.arrays()
-        return self[:3] == other[:3] and all(
+        return (self[:3], self.closed) == (other[:3], other.closed) and all(
             np.array_equal(mine[name], others[name]) for name in _ARRAYS
         )
 
@@ -80,8 +82,11 @@ class Ledger:
         Beside it lies a file of the same name and ``.lock``, which knows that there is a ledger.
     settings : mapping
         What the budget is of, JSON-able: a ledger of others is refused.
-    features : int
-        Coordinates, n.
+    features : int, optional
+        Coordinates, n; any by default.
+    terms : callable, optional
+        What else is settled when the ledger is made, JSON-able. It is asked then, alone with the
+        path, and never again: what it said is among `settings` for good.
 
     Raises
     ------
@@ -90,7 +95,11 @@ class Ledger:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], settings: Mapping[str, Any], features: int
+        self,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, Any],
+        features: int | None = None,
+        terms: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         # Links followed: the file they lead to is the one that is replaced, under one lock.
         self.path, self.settings, self.features = Path(path).resolve(), dict(settings), features
@@ -111,6 +120,7 @@ class Ledger:
                     f"spent. Only who knows that this was nothing may remove {self._lock.name}"
                 )
             else:
+                self.settings = {**terms(), **settings}
                 self._write(Entry(), new=True)
             if not known:
                 self._lock.write_bytes(b"of a ledger\n")
@@ -174,7 +184,7 @@ class Ledger:
                     f"path holds a ledger with {name} = {settings.get(name)!r}, got {value!r}: "
                     f"{self.path}"
                 )
-        if len(entry.point) not in (0, self.features):
+        if self.features is not None and len(entry.point) not in (0, self.features):
             raise ValueError(
                 f"path holds a ledger of {len(entry.point)} coordinates, not {self.features}: "
                 f"{self.path}"
@@ -184,5 +194,5 @@ class Ledger:
                 f"path holds a ledger of the past, of {entry.uploads} uploads after {self._made}: "
                 f"{self.path}"
             )
-        self._made = entry.uploads
+        self._made, self.settings = entry.uploads, settings
         return entry

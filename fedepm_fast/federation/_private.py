@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from .._common.validation import check_array, check_int
 from ..algorithms import AtClients, FedEPM
 from ..data import FederatedData
 from ..mechanisms import (
+    Account,
     check_coordinates,
     client_moments,
     in_coordinates,
@@ -24,6 +27,7 @@ from ..objectives import Objective, Problem
 from ..private_runs import check_objective, check_run, private_problem
 from ..runner import make_problem
 from ._checks import check_point, resolve
+from ._handover import account, before, how, settle
 from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
 
 Array = NDArray[Any]
@@ -90,12 +94,19 @@ class PrivateClient:
         the client takes part in. Rounds never go back, so that a server that names one far ahead
         would be the end of it. A client that joins a federation older than that, or was away for
         so long, is given a larger one.
+    after : path-like, optional
+        The ledger of an earlier federation of the same records, whose uploads that were not made
+        are this one's to spend: what the mechanism's `total_epsilon` leaves when all that the
+        client has spent so far is taken off. That ledger is closed for good before this one exists,
+        and remembers its path, so that a client that is killed in between goes on where it is asked
+        for the same again, and no budget goes to two. May be left out once this ledger is there.
 
     Raises
     ------
     ValueError, TypeError
         Naming the argument; also if the columns look scaled by numbers of their own, without
-        ``public_scaling=True``, if `path` holds a damaged ledger, or one of another budget.
+        ``public_scaling=True``, if `path` holds a damaged ledger, or one of another budget, or if
+        `after` has gone to another federation, or leaves nothing.
     ImportError
         Without OpenDP, an optional dependency.
     """
@@ -112,6 +123,7 @@ class PrivateClient:
         uploads: int,
         path: str | os.PathLike[str],
         largest_jump: int = LARGEST_JUMP,
+        after: str | os.PathLike[str] | None = None,
     ) -> None:
         m = check_int("clients", clients, low=1)
         self.index = check_int("index", index, high=m - 1)
@@ -138,7 +150,6 @@ class PrivateClient:
         self._planned = mechanism.moments + self.uploads
         plan = self.algorithm.plan(self._problem, np.array([self._planned]))
         assert plan is not None
-        self._plan = plan
         budget = {
             "client": self.index,
             "uploads": self.uploads,
@@ -146,17 +157,32 @@ class PrivateClient:
             "features": problem.n_parameters,
             "mechanism": self.algorithm.describe()["mechanism"],
         }
-        self._ledger = Ledger(path, budget, problem.n_parameters)
+        earlier = None if after is None else Path(after).resolve()
+        if earlier is not None:
+            budget["after"] = str(earlier)
+        to = Path(path).resolve()
+        self._ledger = Ledger(
+            to, budget, problem.n_parameters, lambda: settle(mechanism, self._planned, earlier, to)
+        )
+        multiplier = self._ledger.settings["multiplier"]
+        self._plan = plan._replace(multipliers=np.array([multiplier]))
 
     @property
     def spent(self) -> Spent:
-        """What the ledger says, in epsilon (at the mechanism's delta, if it has one)."""
+        """What the ledger says, in epsilon (at the mechanism's delta, if it has one), with what
+        was spent before it."""
         return self._spent(self._ledger.read().uploads)
+
+    @property
+    def account(self) -> Account:
+        """All that the client has sent so far, with what was sent before its ledger."""
+        return account(self._ledger, self._ledger.read())
 
     @property
     def guarantee(self) -> str:
         """What holds after all uploads, second moments among them, in words."""
-        return self._mechanism.guarantee(self._spent(self._planned).total)
+        earlier = ", with what it spent in federations before" * bool(before(self._ledger).spent)
+        return self._mechanism.guarantee(self._spent(self._planned).total) + earlier
 
     def join(self, x: ArrayLike) -> Upload:
         """Begin at the server's `x`, shape (n,), which is the first upload: it tells nothing.
@@ -199,6 +225,8 @@ class PrivateClient:
             if len(last.moments):
                 self._ledger.sync()
                 return Upload(last.moments, last.scale)
+            if last.closed:
+                raise self._refused(f"what was left of its budget went to {last.closed}", last)
             if not self._mechanism.moments:
                 raise self._refused("its mechanism spends nothing on moments", last)
             entry = last._replace(**self._release_moments(radius))
@@ -261,6 +289,8 @@ class PrivateClient:
                 raise self._refused(f"round {last.tau} is done, got round {tau}", last)
             if fault := jump_fault(tau, last.tau, self.largest_jump):
                 raise self._refused(fault, last)
+            if last.closed:
+                raise self._refused(f"what was left of its budget went to {last.closed}", last)
             if last.uploads >= self._planned:
                 raise self._refused(f"all {self._planned} uploads have been made", last)
             self._move_to(coordinates)
@@ -310,11 +340,17 @@ class PrivateClient:
             return Upload(entry.point.astype(dtype), entry.scale)
 
     def _spent(self, uploads: int) -> Spent:
-        epsilon, total = (
-            float(self._mechanism.spent(self._plan.multipliers, np.array([count]))[0])
-            for count in (uploads, self._planned)
-        )
+        epsilon, total = (self._epsilon(count) for count in (uploads, self._planned))
         return Spent(uploads, self._planned, epsilon, total)
+
+    def _epsilon(self, uploads: int) -> float:
+        mechanism, spent = self._mechanism, before(self._ledger)
+        if not spent.spent:
+            return float(mechanism.spent(self._plan.multipliers, np.array([uploads]))[0])
+        delta, method = how(mechanism)
+        found = spent + Account.of(mechanism, float(self._plan.multipliers[0]), uploads)
+        # That they keep within the budget is what the multiplier was found by.
+        return min(found.epsilon(delta, method=method), mechanism.total_epsilon or math.inf)
 
     def _refused(self, why: str, last: Entry) -> UploadRefused:
         return UploadRefused(

@@ -26,10 +26,19 @@ from ..participation import order_of_rows
 from ..randomness import CounterRandomness
 from ._alone import alone, told_by
 from ._checks import check_point, check_shared, resolve, told_fault
+from ._handover import ledger_account
 from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
 from ._private import ALONE, PrivateClient, Spent, Upload
 
-__all__ = ["Client", "ClientState", "PrivateClient", "Spent", "Upload", "UploadRefused"]
+__all__ = [
+    "Client",
+    "ClientState",
+    "PrivateClient",
+    "Spent",
+    "Upload",
+    "UploadRefused",
+    "ledger_account",
+]
 
 Array = NDArray[Any]
 

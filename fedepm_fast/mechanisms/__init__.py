@@ -9,8 +9,9 @@ from typing import Any
 
 from .._common.parameters import parameters
 from .._common.validation import check_choice, check_parameters
-from ._account import Account, Spending
+from ._account import Account, recorded
 from ._base import MECHANISMS, Law, Mechanism, at_least
+from ._composition import Spending
 from ._moments import (
     check_coordinates,
     client_moments,
@@ -92,6 +93,7 @@ __all__ = [
     "pack",
     "packed_size",
     "privacy_plan",
+    "recorded",
     "release",
     "release_scale",
     "rounding_share",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +24,16 @@ from .._common.validation import (
     check_real,
 )
 from ._base import MECHANISMS, RELATIONS, Mechanism, at_least
-from .gaussian import bisect, gaussian_delta, gaussian_epsilon
-from .laplace import NOTHING_TO_SAVE
+from ._composition import (
+    Spending,
+    basic_delta,
+    basic_epsilon,
+    gaussian_mu,
+    loss_of,
+    total,
+    up,
+)
+from .gaussian import bisect, gaussian_epsilon
 
 if TYPE_CHECKING:
     from ..result import Result
@@ -40,20 +47,6 @@ _FORMAT = 1
 _LARGEST = 1e15
 #: Share of a multiplier by which a search by privacy loss distributions may end above it.
 _PLD_SLACK = 1e-3
-#: Above what rounding takes from the sums here.
-_UP = 1 + 1e-14
-
-
-class Spending(NamedTuple):
-    """Releases of one kind."""
-
-    law: str
-    """Of the noise, ``"laplace"`` or ``"gaussian"``."""
-    multiplier: float
-    """Scale of the noise over how far a record moves what is released, in L1 for Laplace noise, in
-    L2 for Gaussian."""
-    uploads: int
-    """How many, each of which may depend on those before."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,8 @@ class Account:
     ----------
     spent : tuple of Spending
         Nothing by default. Those of a kind are added up.
+    neighbours : {"record", "client"}
+        What is compared, see `Mechanism`: with anything that hides records only, it is records.
 
     Raises
     ------
@@ -87,14 +82,15 @@ class Account:
     d being that of the shift (`gaussian_delta`), also below 0.
 
     By ``"pld"`` dp-accounting, an optional dependency, composes how the losses of Laplace uploads
-    are distributed: many of them tell less than their sum. The smaller of both is returned.
-
-    All that is returned is rounded up.
+    are distributed, rounded up to a grid: many of them tell less than their sum. The smaller of
+    both is returned.
     """
 
     spent: tuple[Spending, ...] = ()
+    neighbours: str = "record"
 
     def __post_init__(self) -> None:
+        check_choice("neighbours", self.neighbours, RELATIONS)
         kinds: Counter[tuple[str, float]] = Counter()
         for law, multiplier, uploads in self.spent:
             z = check_real("multiplier", multiplier, low=1 / _LARGEST)
@@ -122,12 +118,13 @@ class Account:
         ValueError, TypeError
             Naming the argument.
         """
-        return self + Account((Spending(law, multiplier, uploads),))
+        return self + Account((Spending(law, multiplier, uploads),), self.neighbours)
 
     def __add__(self, other: Account) -> Account:
         if not isinstance(other, Account):
             return NotImplemented
-        return Account((*self.spent, *other.spent))
+        kinds = {each.neighbours for each in (self, other) if each.spent}
+        return Account((*self.spent, *other.spent), "client" if kinds == {"client"} else "record")
 
     @classmethod
     def of(cls, mechanism: Mechanism, multiplier: float, uploads: int) -> Account:
@@ -143,11 +140,13 @@ class Account:
             0, or a number that ``mechanism.moments`` are counted in.
         """
         if not (first := min(mechanism.moments, uploads)):
-            return cls((Spending(mechanism.law.name, multiplier, uploads),))
+            spent = (Spending(mechanism.law.name, multiplier, uploads),)
+            return cls(spent, mechanism.neighbours)
         # One release of as much is not as many uploads, where losses are composed by their law.
         once = mechanism.one_release(multiplier, first)
         law = mechanism.law.name
-        return cls((Spending(law, once, 1), Spending(law, multiplier, uploads - first)))
+        spent = (Spending(law, once, 1), Spending(law, multiplier, uploads - first))
+        return cls(spent, mechanism.neighbours)
 
     @classmethod
     def of_run(cls, result: Result, client: int) -> Account:
@@ -156,7 +155,8 @@ class Account:
         Parameters
         ----------
         result : Result
-            Of a run with a guarantee: the account is good for what that assumes.
+            Of a run with a guarantee: the account holds against whom it does, if what it assumes
+            is so.
         client : int
             From 0.
 
@@ -173,8 +173,7 @@ class Account:
         if "multipliers" not in privacy:
             raise ArgumentValueError("result", "must be of clients, and of this version")
         i = check_int("client", client, high=len(privacy["multipliers"]) - 1)
-        options = dict(result.algorithm["mechanism"])
-        mechanism = MECHANISMS[options.pop("name")](**options)
+        mechanism = recorded(result.algorithm["mechanism"])
         return cls.of(mechanism, privacy["multipliers"][i], privacy["uploads"][i])
 
     # What it amounts to -------------------------------------------------------------------
@@ -182,7 +181,7 @@ class Account:
     @property
     def pure(self) -> float:
         """Epsilon of all Laplace uploads together: their sum."""
-        return _up(self._total("laplace", 1))
+        return up(total(self.spent, "laplace", 1))
 
     @property
     def mu(self) -> float:
@@ -191,33 +190,13 @@ class Account:
         Exact for Gaussian uploads. A Laplace upload counts like all that is as private: epsilon is
         a mu of ``-2 * quantile(1 / (1 + exp(epsilon)))`` of the normal law, at least.
         """
-        from scipy.special import ndtri_exp
-
-        square = float(self._total("gaussian", 2))
-        for law, z, count in self.spent:
-            if law == "laplace":
-                quantile = float(ndtri_exp(-np.logaddexp(0.0, 1 / z)))
-                square += count * (-2 * quantile + 1e-15) ** 2  # near the median digits are lost
-        return math.sqrt(square) * _UP
+        return gaussian_mu(self.spent)
 
     @property
     def rho(self) -> float:
         """Rho of all uploads together, as of zero-concentrated privacy (Bun and Steinke 2016):
         ``1 / (2 z^2)`` of each, Gaussian (proposition 1.6) and pure (proposition 1.4) alike."""
-        return _up((self._total("gaussian", 2) + self._total("laplace", 2)) / 2)
-
-    def _total(self, law: str, power: int) -> Fraction:
-        """The sum of ``uploads / multiplier^power``, without rounding."""
-        parts = (Fraction(k) / Fraction(z) ** power for name, z, k in self.spent if name == law)
-        return sum(parts, Fraction(0))
-
-    @property
-    def _gaussian(self) -> float:
-        """The multiplier of one upload that tells as much as all Gaussian ones; infinite if there
-        are none. `gaussian_delta` allows for more than what is added here, so that the noise of a
-        budget spends no more than it."""
-        square = float(self._total("gaussian", 2))
-        return (1 + 4e-16) / math.sqrt(square) if square else math.inf
+        return up((total(self.spent, "gaussian", 2) + total(self.spent, "laplace", 2)) / 2)
 
     def epsilon(self, delta: float = 0.0, *, method: str = "basic") -> float:
         """The smallest epsilon for which all uploads together are (epsilon, delta)-private.
@@ -237,25 +216,8 @@ class Account:
         """
         delta = check_real("delta", delta, low=0.0, high=1.0, open_high=True)
         pld = self._loss(method)
-        found = self._basic_epsilon(delta)
+        found = basic_epsilon(self.spent, delta)
         return min(found, float(pld.get_epsilon_for_delta(delta))) if pld and delta else found
-
-    def _basic_epsilon(self, delta: float) -> float:
-        pure, z = self.pure, self._gaussian
-        if math.isinf(z):
-            # Where randomised response is certain with a probability of delta.
-            shared = delta * (1 + math.exp(-pure))
-            return max(0.0, pure + math.log1p(-shared) / _UP) if shared < 1 else 0.0
-        if delta == 0:
-            return math.inf
-        high = gaussian_epsilon(z, delta)
-        if not pure:
-            return high
-        if _curve(pure, z, 0.0) <= delta:
-            return 0.0
-        return bisect(
-            lambda e: _curve(pure, z, e) > delta, 0.0, math.nextafter(high + pure, math.inf)
-        )
 
     def delta(self, epsilon: float, *, method: str = "basic") -> float:
         """The smallest delta for which all uploads together are (epsilon, delta)-private.
@@ -273,7 +235,7 @@ class Account:
         """
         epsilon = check_real("epsilon", epsilon, low=0.0)
         pld = self._loss(method)
-        found = _curve(self.pure, self._gaussian, epsilon)
+        found = basic_delta(self.spent, epsilon)
         return min(found, float(pld.get_delta_for_epsilon(epsilon))) if pld and found else found
 
     def curve(self, epsilons: ArrayLike, *, method: str = "basic") -> NDArray[np.float64]:
@@ -286,7 +248,7 @@ class Account:
         if check_choice("method", method, METHODS) == "basic":
             return None
         require("dp_accounting.pld.privacy_loss_distribution", "privacy", 'method "pld"')
-        return _loss_of(self)
+        return loss_of(self.spent)
 
     # What is left -------------------------------------------------------------------------
 
@@ -320,14 +282,14 @@ class Account:
             By ``"pld"`` without dp-accounting.
         """
         uploads = check_int("uploads", uploads, low=1)
-        total = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
+        most = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
         delta = check_real("delta", delta, low=0.0, high=1.0, open_high=True)
 
         def exceeds(z: float) -> bool:
-            return self.add(law, z, uploads).delta(total, method=method) > delta
+            return self.add(law, z, uploads).delta(most, method=method) > delta
 
         # By losses as they are distributed no more noise is needed.
-        high = 1.0 if method == "basic" else self.multiplier(law, uploads, total, delta)
+        high = 1.0 if method == "basic" else self.multiplier(law, uploads, most, delta)
         high = min(high, _LARGEST)
         while exceeds(high):
             high *= 2
@@ -368,22 +330,31 @@ class Account:
     # Words and files ----------------------------------------------------------------------
 
     def __str__(self) -> str:
-        if math.isinf(self._gaussian):
-            total = f"epsilon {at_least(self.pure)} (pure)"
+        if math.isfinite(self.epsilon()):
+            found = f"epsilon {at_least(self.pure)} (pure)"
         else:
-            total = " or ".join(f"{at_least(self.epsilon(d))} at {d:g}" for d in (1e-6, 1e-9))
-            total = f"epsilon at delta: {total}"
-        in_all = f"{total}; mu {at_least(self.mu)}, rho {at_least(self.rho)}"
+            found = " or ".join(f"{at_least(self.epsilon(d))} at {d:g}" for d in (1e-6, 1e-9))
+            found = f"epsilon at delta: {found}"
         return "\n".join(
             [
                 *(f"{k} x {law} noise of multiplier {z:.6g}" for law, z, k in self.spent),
-                f"in all, {RELATIONS['record']}: {in_all}",
+                f"in all, {RELATIONS[self.neighbours]}: {found}; "
+                f"mu {at_least(self.mu)}, rho {at_least(self.rho)}",
             ]
         )
 
+    def describe(self) -> dict[str, Any]:
+        """It as plain values, of which `from_record` makes it again."""
+        return {"neighbours": self.neighbours, "spent": [list(each) for each in self.spent]}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Account:
+        """What `describe` told of."""
+        return cls(tuple(Spending(*each) for each in record["spent"]), record["neighbours"])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to one file of JSON, complete or not at all, in which every float is exact."""
-        text = json.dumps({"format": _FORMAT, "spent": [s._asdict() for s in self.spent]}, indent=1)
+        text = json.dumps({"format": _FORMAT, **self.describe()}, indent=1)
         with replacing(path) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
 
@@ -402,7 +373,7 @@ class Account:
         try:
             found = json.loads(text)
             if found["format"] == _FORMAT:
-                return cls(tuple(Spending(**each) for each in found["spent"]))
+                return cls.from_record(found)
         except (ValueError, TypeError, KeyError, RecursionError):
             pass
         raise ValueError(
@@ -410,49 +381,7 @@ class Account:
         )
 
 
-def _curve(pure: float, multiplier: float, epsilon: float) -> float:
-    """Delta of randomised response of `pure` and one Gaussian upload, rounded up."""
-    if math.isinf(multiplier):
-        if epsilon >= pure:
-            return 0.0
-        return min(1.0, -math.expm1(epsilon - pure) / (1 + math.exp(-pure)) * _UP)
-    if pure == 0:
-        return gaussian_delta(multiplier, epsilon)
-    below, above = (math.nextafter(epsilon + sign * pure, -math.inf) for sign in (-1, 1))
-    share = math.exp(-pure)
-    both = _two_sided(multiplier, below) + share * _two_sided(multiplier, above)
-    return min(1.0, both / (1 + share) * _UP)
-
-
-def _two_sided(multiplier: float, epsilon: float) -> float:
-    """The curve of a Gaussian upload, continued below 0."""
-    if epsilon >= 0:
-        return gaussian_delta(multiplier, epsilon)
-    return -math.expm1(epsilon) + math.exp(epsilon) * gaussian_delta(multiplier, -epsilon)
-
-
-@functools.lru_cache(64)
-def _loss_of(account: Account) -> Any:
-    laplace = [each for each in account.spent if each.law == "laplace"]
-    if not laplace or 1 / laplace[0].multiplier > NOTHING_TO_SAVE:
-        return None
-    # A coarser grid is rounded up further; a finer one would not end where budgets are large.
-    grid = 1e-4 * 2.0 ** max(0, math.ceil(math.log2(account._basic_epsilon(1e-6) / 10)))
-    parts = [_loss_of_kind(*each, grid) for each in laplace]
-    if math.isfinite(z := account._gaussian):
-        parts.append(_loss_of_kind("gaussian", z, 1, grid))
-    return functools.reduce(lambda a, b: a.compose(b), parts)
-
-
-@functools.lru_cache(64)
-def _loss_of_kind(law: str, multiplier: float, uploads: int, grid: float) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    made = pld.from_laplace_mechanism if law == "laplace" else pld.from_gaussian_mechanism
-    return made(multiplier, value_discretization_interval=grid).self_compose(uploads)
-
-
-def _up(number: Fraction) -> float:
-    """The smallest float that is not below `number`."""
-    found = float(number)
-    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
+def recorded(described: Mapping[str, Any]) -> Mechanism:
+    """The mechanism that `Mechanism.describe` told of."""
+    options = dict(described)
+    return MECHANISMS[options.pop("name")](**options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -245,6 +246,16 @@ def test_what_is_left_can_be_spent_and_no_more(spent, law, uploads):
     assert of_it == pytest.approx(z, rel=1e-4)
 
 
+def test_whole_clients_are_hidden_where_all_hide_them():
+    whole, records = Account((Spending("laplace", 2.0, 1),), "client"), laplace(2.0)
+    assert whole.add("laplace", 2.0).neighbours == (Account() + whole).neighbours == "client"
+    assert (whole + records).neighbours == (records + whole).neighbours == "record"
+    assert (whole + records).pure == 1.0 and whole != records
+    assert "in all, for all records of a client together, replace-one-client: epsilon 0.5" in str(
+        whole
+    )
+
+
 # Runs, words and files ------------------------------------------------------------------
 
 
@@ -289,6 +300,8 @@ def test_files(spent, tmp_path_factory):
     path = tmp_path_factory.mktemp("accounts") / "a.json"
     spent.save(path)
     assert Account.load(path) == spent
+    whole = dataclasses.replace(spent, neighbours="client")
+    assert Account.from_record(json.loads(json.dumps(whole.describe()))) == whole
 
 
 def test_damaged_files_are_refused(tmp_path):
