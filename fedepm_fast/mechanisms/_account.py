@@ -139,14 +139,11 @@ class Account:
         uploads : int
             0, or a number that ``mechanism.moments`` are counted in.
         """
-        if not (first := min(mechanism.moments, uploads)):
-            spent = (Spending(mechanism.law.name, multiplier, uploads),)
-            return cls(spent, mechanism.neighbours)
-        # One release of as much is not as many uploads, where losses are composed by their law.
-        once = mechanism.one_release(multiplier, first)
-        law = mechanism.law.name
-        spent = (Spending(law, once, 1), Spending(law, multiplier, uploads - first))
-        return cls(spent, mechanism.neighbours)
+        law, first = mechanism.law.name, min(mechanism.moments, uploads)
+        spent = [Spending(law, multiplier, uploads - first)]
+        if first:  # by their law, one release of as much spends more than as many uploads
+            spent.append(Spending(law, mechanism.one_release(multiplier, first), 1))
+        return cls(tuple(spent), mechanism.neighbours)
 
     @classmethod
     def of_run(cls, result: Result, client: int) -> Account:
