@@ -193,6 +193,7 @@ HOW = {
     "gaussian": How("nobody, Gaussian", planned(delta=DELTA)),
     "laplace": How("nobody, Laplace, pure", planned(delta=0.0), (*PURE[:3], 2.0, 5.0)),
     "mean": How("the same, and the mean", planned(mean=True, delta=0.0), (0.25, 0.5), ("adult",)),
+    "sums": How("a server of sums, Gaussian", planned(delta=DELTA, trust="secure-sum")),
     "central": How("a curator (diffprivlib), pure", central, (0.25, 0.5, 1.0, 2.0, 5.0)),
 }
 
