@@ -14,11 +14,11 @@ import numpy as np
 
 from fedepm_fast import FedEPM, FederatedData
 from fedepm_fast.losses import Logistic, Multinomial, Objective
-from fedepm_fast.mechanisms import client_moments, moments_change
+from fedepm_fast.mechanisms import client_moments
 from fedepm_fast.objectives import Problem
 from fedepm_fast.privacy import GaussianMechanism
-from fedepm_fast.privacy._sum_run import sums_of_moves
-from fedepm_fast.privacy.secure_sum import SecureSum, secure_sum
+from fedepm_fast.privacy._sum_run import moves_of, sums_of_moments, sums_of_moves
+from fedepm_fast.privacy.secure_sum import SecureSum
 from fedepm_fast.private_runs import private_problem
 
 #: Columns, rows of a client, and bounds on the sizes of rows in gradients and in moments.
@@ -63,8 +63,7 @@ def gradients(pairs: int, seed: int, objective: Objective, bits: int) -> np.ndar
     # Of a sum of few clients, which has room for them whatever the number of pairs.
     few = plan._replace(change=plan.change[:10])
     sums = sums_of_moves(few, sizes[:10], x.size, 0.5, 1.0, clients=10, honest=1.0, bits=bits)
-    _, G = problem.client_gradients(np.arange(2 * pairs), x.ravel())
-    return _shares(sums, -G / 0.5 * ROWS)
+    return _shares(sums, moves_of(problem, plan, 0.5, np.arange(2 * pairs), x.ravel()) * ROWS)
 
 
 def moments(pairs: int, seed: int, bits: int) -> np.ndarray:
@@ -77,10 +76,8 @@ def moments(pairs: int, seed: int, bits: int) -> np.ndarray:
     second -= (first * second).sum(axis=1)[:, None] / square * first  # two directions, orthogonal
     A[-made:, 0, 0], A[-made:, 1, 0] = 100 * first, 100 * second
     values = np.array([client_moments(a, RADIUS, 2) for a in A.reshape(-1, ROWS, P)]) * ROWS
-    change = float(moments_change(RADIUS, ROWS, 2, P)) * ROWS
-    sums = secure_sum(
-        change, 1.0, 10 * ROWS * RADIUS**2, values.shape[1], clients=10, honest=1.0, bits=bits
-    )
+    sizes = np.full(10, ROWS)
+    sums = sums_of_moments(RADIUS, sizes, P, 1.0, clients=10, honest=1.0, bits=bits)
     return _shares(sums, values)
 
 

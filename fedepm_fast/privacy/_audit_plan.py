@@ -215,8 +215,13 @@ class Plan(Claim):
         """The same of second moments, each of shape (2 * runs,); None without them."""
         if seen.moments is None:
             return None
-        pair = self._data([0, 1], len(self.start))
-        return _audit_moments.moments_scores(self.mechanism, self.radius, pair, *seen.moments)
+        return _audit_moments.moments_scores(
+            self.mechanism, self.radius, self.pair(), *seen.moments
+        )
+
+    def pair(self) -> FederatedData:
+        """Two clients, with one of the records each, in columns."""
+        return self._data([0, 1], len(self.start))
 
 
 def _reached(last: int, info: RoundInfo) -> bool:

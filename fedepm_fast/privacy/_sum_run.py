@@ -15,6 +15,7 @@ from ..data import FederatedData
 from ..engine import Outcome
 from ..losses import Objective
 from ..mechanisms import Mechanism, PrivacyPlan, client_moments, clip_moves, moments_change
+from ..mechanisms._moments import packed_size
 from ..objectives import Problem
 from ..participation import clients_per_round, select
 from ..private_runs import Private, participations
@@ -78,13 +79,24 @@ def moments_of_sum(
     """
     units, p, m = mechanism.units(data.client_sizes), data.n_features, data.n_clients
     moments = [client_moments(data.client(i)[0], radius, mechanism.order) for i in range(m)]
-    change, total = moments_change(radius, units, mechanism.order, p) * units, units.sum()
-    sums = secure_sum(
-        float(change.max()), multiplier, float(total * radius**2), len(moments[0]), clients=m,
-        honest=honest, bits=bits,
-    )  # fmt: skip
+    sums = sums_of_moments(radius, units, p, multiplier, clients=m, honest=honest, bits=bits)
     found = sums.simulate(np.array(moments) * units[:, None], randomness, 0)
-    return found[None] / total, np.array([sums.noise(m) / total])
+    return found[None] / units.sum(), np.array([sums.noise(m) / units.sum()])
+
+
+def sums_of_moments(
+    radius: float, units: NDArray[np.int64], p: int, multiplier: float,
+    *, clients: int, honest: float, bits: int | None,
+) -> SecureSum:  # fmt: skip
+    """The sum of the clients' second moments times their `units`, as `sums_of_moves`.
+
+    A record, or a whole client, moves it by ``sqrt(2)*radius**2``.
+    """
+    change, bound = moments_change(radius, units, 2, p) * units, float(units.sum()) * radius**2
+    return secure_sum(
+        float(change.max()), multiplier, bound, packed_size(p), clients=clients, honest=honest,
+        bits=bits,
+    )  # fmt: skip
 
 
 def sums_of_moves(
@@ -101,6 +113,16 @@ def sums_of_moves(
         float((plan.change * units).max()) / per, multiplier, plan.clip * float(units.sum()) / per,
         n, clients=clients, honest=honest, bits=bits,
     )  # fmt: skip
+
+
+def moves_of(
+    problem: Problem, plan: PrivacyPlan, eta: float, S: NDArray[np.intp], x: Array,
+    *, compiled: bool = True,
+) -> Array:  # fmt: skip
+    """What the clients `S` make of x, less x, shape (s, n)."""
+    _, G = problem.client_gradients(S, x, compiled=compiled)
+    moves = -G / eta
+    return clip_moves(moves, 0 * moves, plan.clip, plan.order) if plan.whole else moves
 
 
 def sum_run(
@@ -160,10 +182,7 @@ def sum_run(
             reasons = (PRECISION,)
             break
         start, S = perf_counter(), select(source, tau, m, m0, algorithm.coverage_rounds)
-        _, G = at_clients.client_gradients(S, x, compiled=engine == ENGINES[0])
-        moves = -G / eta
-        if plan.whole:
-            moves = clip_moves(moves, np.zeros_like(moves), plan.clip, plan.order)
+        moves = moves_of(at_clients, plan, eta, S, x, compiled=engine == ENGINES[0])
         lists["local_time"][-1] = perf_counter() - start
         total = sums.simulate(moves * units[S, None], source, tau + 1, S)
         x = x + total / units[S].sum() - pull * x / eta

@@ -20,20 +20,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.validation import MAX_SEED, check_int, check_real
+from .._common.validation import MAX_SEED, check_choice, check_int, check_real
 from ..algorithms import FedEPM
 from ..data import FederatedData
+from ..mechanisms import GaussianMechanism
 from ..objectives import Logistic, Problem
 from ..randomness import CounterRandomness
 from ..reference import fedepm_iterates
 from ..stopping import NoRule
 from ._audit_bounds import Audit, lower_bound
 from ._audit_plan import Plan, points_of
+from ._audit_sums import seen_of_sums
+from .secure_sum import TRUSTED
 
 Array = NDArray[np.float64]
 
 #: How far out the run starts, in margins: there the derivative of the logistic loss is 0 or 1.
 _MARGIN = 40.0
+#: Clients of a secure sum.
+_CLIENTS = 10
 
 
 def audit(
@@ -46,6 +51,8 @@ def audit(
     records: int = 2,
     client: bool = False,
     seed: int = 0,
+    trust: str = "clients",
+    honest: float = 0.5,
 ) -> Audit:
     """Attack the uploads of `algorithm` on the worst pair of neighbouring datasets.
 
@@ -69,6 +76,11 @@ def audit(
         its noise is the operating system's. It takes some milliseconds an upload.
     seed : int
         In ``[0, 2**64)``.
+    trust : {"clients", "secure-sum"}
+        With "secure-sum" the observer sees sums over ten clients, as of `plan`, and knows all of
+        those that are not honest. Of `algorithm` the mechanism and eta count then.
+    honest : float
+        Their share that is, in (0, 1], with "secure-sum".
 
     Returns
     -------
@@ -89,10 +101,17 @@ def audit(
     records = check_int("records", records, low=1)
     seed = check_int("seed", seed, high=MAX_SEED)
     level = check_real("confidence", confidence, low=0.0, high=1.0, open_low=True, open_high=True)
+    honest = check_real("honest", honest, low=0.0, high=1.0, open_low=True)
     algorithm = dataclasses.replace(algorithm, participation=1.0, coverage_rounds=None)
+    sums = check_choice("trust", trust, TRUSTED) != TRUSTED[0]
+    if sums and (client or not isinstance(algorithm.mechanism, GaussianMechanism)):
+        raise ValueError("trust must be 'clients' for a client, and for noise that is not Gaussian")
     if algorithm.mechanism is not None:
-        plan = Plan(algorithm, rounds, features, records)
-        attacked = plan.sent(runs) if client else plan.simulated(runs, seed)
+        plan = Plan(_by_sums(algorithm) if sums else algorithm, rounds, features, records)
+        if sums:
+            attacked = seen_of_sums(plan, runs, seed, _CLIENTS, honest)
+        else:
+            attacked = plan.sent(runs) if client else plan.simulated(runs, seed)
         return plan.verdict(*plan.scores(attacked), level, plan.moments_scores(attacked))
     if client:
         raise ValueError("client must be False for an algorithm without a mechanism")
@@ -109,6 +128,14 @@ def audit(
         found.append(first - second)
     bound, rates = lower_bound(found[0], found[1], 0.0, level)
     return Audit(bound, algorithm.epsilon * rounds, 0.0, level, runs, *rates, rounds)
+
+
+def _by_sums(algorithm: FedEPM) -> FedEPM:
+    """`algorithm` with uploads ``x - g/eta``, as secure sums have them."""
+    eta = algorithm.eta or 1.0
+    return dataclasses.replace(
+        algorithm, lam=0.0, eta=eta, mu0=1e-9 * eta, local_steps=1, start="broadcast"
+    )
 
 
 def _problem(algorithm: FedEPM, which: int, size: float, features: int) -> Problem:
@@ -174,8 +201,8 @@ def _density(algorithm: FedEPM, unit: Array, scale: Array) -> Array:
 
 
 def standard(runs: int = 4000, seed: int = 0, progress: Any = None) -> dict[str, Audit]:
-    """Audits of the paper's two presets and of private uploads under four plans."""
-    from ..mechanisms import GaussianMechanism, LaplaceMechanism
+    """Audits of the paper's two presets, of private uploads under four plans, of secure sums."""
+    from ..mechanisms import LaplaceMechanism
 
     def private(mechanism: Any) -> FedEPM:
         return FedEPM(mechanism=mechanism, local_steps=4)
@@ -191,10 +218,14 @@ def standard(runs: int = 4000, seed: int = 0, progress: Any = None) -> dict[str,
         "Gaussian, moments and 3 uploads": (
             private(GaussianMechanism(total_epsilon=2.0, delta=1e-5, clip=1.0, moments=2)), 3,
         ),
+        "secure sums, moments and 3 rounds": (
+            private(GaussianMechanism(total_epsilon=2.0, delta=1e-5, clip=1.0, moments=2)), 3,
+        ),
     }  # fmt: skip
     found = {}
     for name, (algorithm, rounds) in cases.items():
         if progress is not None:
             progress(name)
-        found[name] = audit(algorithm, runs=runs, rounds=rounds, seed=seed)
+        trust = TRUSTED[name.startswith("secure sums")]
+        found[name] = audit(algorithm, runs=runs, rounds=rounds, seed=seed, trust=trust)
     return found

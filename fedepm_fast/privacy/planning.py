@@ -37,12 +37,10 @@ from ..participation import clients_per_round
 from ..result import Result
 from ._location import noise_l1_for, noise_left
 from ._settings import Settings, settings_for
+from .secure_sum import TRUSTED
 
 Array = NDArray[np.float64]
 
-#: Whom clients trust: nobody, so that each adds all of the noise that hides its records; or secure
-#: sums, see `secure_sum`, of which each adds a part.
-TRUSTED = ("clients", "secure-sum")
 #: The penalty of the local steps beside eta: as good as none.
 _MU0 = 1e-9
 #: Curvature of the loss along a margin where most rows are, beside its bound.

@@ -33,6 +33,9 @@ from ..randomness import CounterRandomness
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+#: Whom clients trust: nobody, so that each adds all of the noise that hides its records; or secure
+#: sums, of which each adds a part.
+TRUSTED = ("clients", "secure-sum")
 #: Deviations of a sum's noise for which the integers have room: it is beyond them, and the sum
 #: wrong, with a probability below 2*exp(-81/2) = 6e-18 a number (the noise is sub-Gaussian).
 ROOM = 9.0
@@ -104,32 +107,32 @@ class SecureSum:
 
         Parameters
         ----------
-        values : array_like of shape (s, n)
-            What each of them has.
+        values : array_like of shape (..., s, n)
+            What each of them has; of several federations, if it has more dimensions.
         randomness : CounterRandomness
             Noise is a function of its seed, `index`, client and coordinate.
         index : int
             Of the sum; each has noise of its own.
-        clients : ndarray of int, shape (s,), optional
+        clients : ndarray of int, shape (..., s), optional
             Who came; by default the first s.
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (..., n)
 
         Raises
         ------
         ValueError
             If fewer clients came than was agreed.
         """
-        values = check_array("values", values, shape=(None, self.n))
-        came = np.arange(len(values)) if clients is None else clients
-        if len(came) < self.clients:
+        values = check_array("values", values)
+        came = np.arange(values.shape[-2]) if clients is None else clients
+        if came.shape[-1] < self.clients:
             raise ArgumentValueError(
-                "clients", f"must be {self.clients} or more for a sum, {len(came)} came"
+                "clients", f"must be {self.clients} or more for a sum, {came.shape[-1]} came"
             )
-        noise = discrete_gaussian(self.deviation, randomness, index, came, self.n)
-        return self.decode((self.encode(values) + noise).sum(axis=0))
+        noise = discrete_gaussian(self.deviation, randomness, index, came.ravel(), self.n)
+        return self.decode((self.encode(values) + noise.reshape(values.shape)).sum(axis=-2))
 
     def release_part(self, values: ArrayLike) -> Integers:
         """One client's integers for a secure sum, with noise that stands up outside a simulation.
