@@ -194,3 +194,15 @@ def test_scales_that_differ_ask_for_their_inverse_as_weights():
             left = noise_left(LAPLACE, p, scale)
             assert np.sqrt(found[power]) == pytest.approx(left * means.std(), rel=0.08)
     assert found[1.0] < 0.9 * min(found[0.0], found[2.0])
+
+
+@pytest.mark.parametrize("size", [0.2, 1.0, 5.0])
+def test_clients_that_are_spread_unevenly_move_it_by_no_more_than_is_said(size):
+    rng = np.random.default_rng(0)
+    m, draws = 60, 20_000
+    places = size * np.sort(rng.exponential(size=m) ** 2)
+    c = noise_l1_for(LAPLACE, np.ones(m))
+    x = kernel_ens(places[:, None] + rng.laplace(size=(m, draws)), c)
+    bias = abs(x.mean() - places.mean())
+    bound = c / (1 + c) * ((places - x.mean()) ** 2).mean() / 2
+    assert 0.02 * size**2 < bias < min(c, bound)
