@@ -14,7 +14,19 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from . import _compare, _fit, _paper, _predict, _privacy, _run, _runs, _sweep, _tune, _warmup
+from . import (
+    _compare,
+    _fit,
+    _paper,
+    _plan,
+    _predict,
+    _privacy,
+    _run,
+    _runs,
+    _sweep,
+    _tune,
+    _warmup,
+)
 from ._common import INTERRUPTED, CommandFailed
 from ._names import with_option_names
 from ._options import Command, command
@@ -30,6 +42,7 @@ COMMANDS: dict[str, Command] = {
     "tune": _tune.tune,
     "paper": _paper.paper,
     "audit": _privacy.audit,
+    "plan": _plan.plan,
     "tradeoff": _privacy.tradeoff,
     "warmup": _warmup.warmup,
 }

@@ -15,6 +15,7 @@ from ._options import of_group, taken
 if TYPE_CHECKING:
     from ..algorithms import Algorithm
     from ..data import FederatedData
+    from ..mechanisms import Mechanism
     from ..objectives import Objective, Problem
     from ..result import Result
 
@@ -55,36 +56,49 @@ def make_algorithm(
     return cls(**own)
 
 
+def make_mechanism(given: Mapping[str, Any]) -> Mechanism:
+    """The mechanism that the options name: Gaussian noise, or Laplace noise where it is asked for
+    or only that has the options."""
+    from ..mechanisms import as_mechanism
+
+    asked = taken(given, "mechanism")
+    if "epsilon_per_round" not in asked and "total_epsilon" not in asked:
+        raise ValueError("total_epsilon must be given, what each client may spend")
+    if "mechanism" not in asked:
+        pure = "epsilon_per_round" in asked or asked.get("delta") == 0
+        asked["mechanism"] = "laplace" if pure else "gaussian"
+    if asked["mechanism"] == "laplace" and asked.get("delta") == 0:
+        del asked["delta"]
+    return as_mechanism(**asked)
+
+
+def without_noise(given: dict[str, Any]) -> dict[str, Any]:
+    """`given`, unless it has options of a mechanism."""
+    for name in taken(given, "mechanism"):
+        raise ValueError(f"{name} needs --private")
+    return given
+
+
 def make_private(
     given: dict[str, Any], private: bool, *, public_scaling: bool | None = None
 ) -> dict[str, Any]:
-    """`given` with the mechanism and the defaults that its budget has; refused unless `private`.
+    """`given` with the mechanism of its options, which are refused unless `private`.
 
-    The default number of rounds is there too. The scaling of some datasets is public.
+    The scaling of some datasets is public.
     """
     from ..data.sources import is_scaling_public
-    from ..mechanisms import as_mechanism
-    from ..privacy.defaults import private_settings
 
-    asked = taken(given, "mechanism")
     if not private:
-        for name in asked:
-            raise ValueError(f"{name} needs --private")
-        return given
+        return without_noise(given)
     for name, instead in (("epsilon", "--total-epsilon"), ("max_rounds", "--rounds")):
         if name in given:
             raise ValueError(f"{name} has no meaning with --private: give {instead}")
-    if "epsilon_per_round" not in asked and "total_epsilon" not in asked:
-        raise ValueError("total_epsilon must be given, what each client may spend")
-    settings = {}
     if public_scaling is None and is_scaling_public(given.get("data", "adult")):
-        asked["public_scaling"] = True
-    made = as_mechanism(**asked)
-    if made.total_epsilon is not None:
-        settings = private_settings(made.total_epsilon)
+        given = given | {"public_scaling": True}
+    made = make_mechanism(given)
     if given.get("stopping") == "none":
         del given["stopping"]  # as it is anyway
-    return {**settings, **given, "private": made}
+    return {**given, "private": made}
 
 
 def make_objective(given: Mapping[str, Any]) -> Objective:

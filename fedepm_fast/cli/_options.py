@@ -43,7 +43,7 @@ CHOICES = {
     "objective": Parameter("objective", "logistic", "str", "{}. No intercept is added"),
     "mechanism": Parameter(
         "mechanism", None, "str", "private: the noise, {}", metavar="LAW",
-        shown="gaussian with --delta, else laplace",
+        shown="gaussian; laplace with --delta 0",
     ),
     "stopping": Parameter(
         "stopping", None, "str", "{}; by default the preset's", metavar="RULE"

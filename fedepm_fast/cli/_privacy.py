@@ -14,6 +14,7 @@ import typer
 from . import _common as common
 from . import _options as options
 from ._options import taken, with_options
+from ._plan import SETTLED, PlannedRun
 
 if TYPE_CHECKING:
     from ..algorithms import FedEPM
@@ -97,7 +98,7 @@ def _audit_plan(given: dict[str, Any], own: dict[str, Any]) -> tuple[FedEPM, Aud
             raise ValueError("seed has no meaning with --client")
         if "epsilon" in given:
             raise ValueError("epsilon has no meaning with --total-epsilon")
-        given = common.make_private(given, True, public_scaling=False)
+        given = _as_planned(common.make_private(given, True, public_scaling=False), own)
         given.pop("rounds", None)
     elif not given.keys() & {"preset", "noise", "epsilon"}:
         first = min({*given, *own} - {"runs", "seed"})
@@ -110,6 +111,18 @@ def _audit_plan(given: dict[str, Any], own: dict[str, Any]) -> tuple[FedEPM, Aud
     algorithm: Any = common.make_algorithm("fedepm", given)
     common.announce_compilation()
     return algorithm, audit(algorithm, **{"rounds": 3, **own})
+
+
+def _as_planned(given: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """`given` with a plan's parameters of the local steps where they are not given."""
+    from ..privacy import plan
+
+    made = plan(
+        mechanism=given["private"], client_sizes=[own.get("records", 2)],
+        n_features=own.get("features", 2),
+    ).algorithm  # fmt: skip
+    names = ("lam", "eta", "mu0", "local_steps", "step", "start", "participation")
+    return {**{name: getattr(made, name) for name in names}, **given}
 
 
 def _describe(algorithm: FedEPM, found: Audit, client: bool) -> str:
@@ -133,7 +146,7 @@ def _detects(found: Audit) -> str:
     return "" if lack is None else f" (would be, lacking {lack:.0%} of its noise: power 90 %)"
 
 
-@with_options("data")
+@with_options("data", "mechanism", without=["total_epsilon", "clip", *SETTLED])
 def tradeoff(
     epsilons: Annotated[
         str, typer.Option(help="Total epsilons, separated by commas.", metavar="LIST")
@@ -143,7 +156,8 @@ def tradeoff(
     public_scaling: Annotated[
         bool,
         typer.Option(
-            "--public-scaling", help="The scaling of the columns is public; it is for adult."
+            "--public-scaling",
+            help="Means and deviations of the columns are public; they are for adult.",
         ),
     ] = False,
     out: Annotated[
@@ -154,10 +168,12 @@ def tradeoff(
     json: options.Json = False,
     **given: Any,
 ) -> None:
-    """What privacy costs: f(x)/m and accuracy against each client's total epsilon."""
+    """What privacy costs: f(x)/m and accuracy against each client's total epsilon.
+
+    Runs of fedepm run --private, as fedepm plan plans them.
+    """
     from .._common.progress import bars
-    from ..data.sources import is_scaling_public
-    from ..objectives import Logistic
+    from ..privacy.tradeoff import LOSS
     from ..privacy.tradeoff import tradeoff as compute
 
     try:
@@ -166,16 +182,18 @@ def tradeoff(
         raise ValueError(
             f"epsilons must be numbers separated by commas, got {epsilons!r}"
         ) from None
+    given |= {"public_scaling": public_scaling}
+    run = PlannedRun({**given, "total_epsilon": 1.0}, LOSS)
     out = common.check_out(out)
     common.announce_compilation()
 
     def split(split_seed: int) -> Any:
-        return common.load_data(given, split_seed, Logistic())
+        return run.columns(common.load_data(given, split_seed, LOSS))
 
     with bars(common.live(quiet or json), transient=True) as show:
         found = compute(
             split, epsilons=budgets, trials=trials, seed=seed,
-            public_scaling=public_scaling or is_scaling_public(given.get("data", "adult")),
+            delta=getattr(run.mechanism, "delta", 0.0), public_scaling=run.public,
             progress=None if show is None else partial(show, "runs"),
         )  # fmt: skip
     lines = [str(found), f"privacy guarantee: {found.rows[0]['guarantee']}"]

@@ -14,6 +14,7 @@ from .._words import number
 from . import _common as common
 from . import _options as options
 from ._options import of_group, taken, with_options
+from ._plan import PlannedRun
 
 if TYPE_CHECKING:
     from ..callbacks import RoundInfo
@@ -54,7 +55,8 @@ def run(
     """Run one algorithm: a live table of rounds, then the summary.
 
     Without options: FedEPM on Adult, 100 clients, 12 local steps. On other data: FedEPM with eta
-    the curvature, without noise, unless an option is given that only the paper's has.
+    the curvature, without noise, unless an option is given that only the paper's has. With
+    --private: the plan of fedepm plan, printed before the run.
     """
     from .._common.validation import MAX_SEED, check_int
     from ..runner import make_problem
@@ -71,24 +73,28 @@ def run(
         if not private:
             raise ValueError("noise_seed needs --private")
         check_int("noise_seed", noise_seed, high=MAX_SEED)
-    given = common.make_private(given, private)
-    chosen = common.make_algorithm(algorithm, given)
     goal = common.make_objective(given)
+    planned = PlannedRun(given, goal, trial) if private else None
+    chosen: Any = planned or common.make_algorithm(algorithm, common.without_noise(given))
     federated = common.load_data(given, seed, goal)
     out = common.check_out(out)
     live = common.live(quiet or json)
+    if planned is not None:
+        federated = planned.columns(federated)
+        made = planned.plan(federated)
+        chosen, goal = made.algorithm, made.objective
+        if not (quiet or json):
+            print(made, end="\n\n", flush=True)
     table = RoundsTable(chosen.name) if live else None
     with table or nullcontext():
-        result = common.run_quietly(
-            chosen,
-            federated,
-            objective=goal,
+        if planned is not None:
             # The split shows in what a private run releases, its clients' sizes.
-            seed=noise_seed if private else seed,
-            trial=trial,
-            callback=table,
-            **taken(given, "settings"),
-        )
+            result = planned.run(made, federated, noise_seed, table)
+        else:
+            result = common.run_quietly(
+                chosen, federated, objective=goal, seed=seed, trial=trial, callback=table,
+                **taken(given, "settings"),
+            )  # fmt: skip
     record = result.to_dict()
     lines = [repr(result)] if quiet else [str(result)]
     if why and not quiet:
@@ -129,9 +135,10 @@ def default_algorithm(given: Mapping[str, Any], *, private: bool) -> tuple[str, 
     paper = [name for name in given if name in theirs and name not in ours]
     other = [name for name in given if name in ours and name not in theirs]
     of_paper = is_adult(given)
-    if private or paper:
-        asked = "private" if private else paper[0]
-        told = f"  --{asked.replace('_', '-')} is of the paper's FedEPM: --algorithm fedepm"
+    if private:
+        return "fedepm", ""
+    if paper:
+        told = f"  --{paper[0].replace('_', '-')} is of the paper's FedEPM: --algorithm fedepm"
         return "fedepm", "" if of_paper else told
     if other:
         return "curvature", f"  --{other[0].replace('_', '-')} is of --algorithm curvature"

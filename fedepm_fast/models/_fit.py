@@ -65,6 +65,7 @@ def fit(
     callback: Callable[[Any], Any] | None = None,
     total_epsilon: float | None = None,
     delta: float | None = None,
+    label_bounds: tuple[float, float] | None = None,
 ) -> Model:
     """Fit a linear model to the rows of a table, which clients hold.
 
@@ -124,11 +125,15 @@ def fit(
     callback : callable, optional
         Called with a `RoundInfo` after each round, as that of `fedepm_fast.run`.
     total_epsilon : float, optional
-        Fit under differential privacy: what each client may spend, for each of its records. The
-        model's ``training["privacy"]`` has the guarantee; there are no standard errors.
+        Fit under differential privacy, as `fedepm_fast.privacy.plan` plans it: what each client may
+        spend, for each of its records. The model's ``training["privacy"]`` has the guarantee;
+        there are no standard errors.
     delta : float, optional
         With `total_epsilon`, in [0, 1), 1e-6 by default: Gaussian noise; 0 takes Laplace noise,
         whose guarantee is pure.
+    label_bounds : tuple of float, optional
+        With `total_epsilon`, for a regression: the least and the largest label that there can be,
+        known to everyone, to which labels are clipped.
 
     Returns
     -------
@@ -153,8 +158,9 @@ def fit(
     seed = check_int("seed", seed, high=MAX_SEED)
     holdout = check_real("holdout", holdout, low=0.0, high=0.9)
     private = total_epsilon is not None
-    if delta is not None and not private:
-        raise ArgumentValueError("delta", "needs total_epsilon")
+    for name, given in (("delta", delta), ("label_bounds", label_bounds)):
+        if given is not None and not private:
+            raise ArgumentValueError(name, "needs total_epsilon")
     if not private and preparation is not None and not isinstance(preparation, Preparation):
         raise ArgumentTypeError(
             "preparation", f"must be a Preparation, got {type(preparation).__name__}"
@@ -173,12 +179,11 @@ def fit(
 
         refused = {
             "holdout": holdout > 0, "sample_weight": sample_weight is not None,
-            "class_weight": class_weight is not None, "participation": participation != 1,
-            "start": start is not None,
+            "class_weight": class_weight is not None, "start": start is not None,
         }  # fmt: skip
         return fit_private(
-            rows, loss, positive, preparation, total_epsilon, delta, client_weight, beta, refused,
-            callback,
+            rows, loss, positive, preparation, total_epsilon, delta, client_weight, beta,
+            participation, refused, label_bounds=label_bounds, callback=callback,
         )  # fmt: skip
     assert not isinstance(preparation, Prepared)
     classes = classes_of(rows.label, loss, positive)

@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.validation import ArgumentTypeError, ArgumentValueError, check_real
+from .._common.validation import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_real,
+)
 from ..data import FederatedData
 from ..losses import Objective
-from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism
+from ..losses.huber import Huber
 from ..preparation import INTERCEPT, Prepared
-from ..privacy.curvature import CurvatureSettings, curvature_settings
+from ..privacy.planning import PrivatePlan, plan
 from ..result import DivergenceWarning
-from ..runner import run
 from ._inference import Inference
 from ._model import Model, ModelWarning
 from ._rows import Rows, classes_of, coded
 
 Array = NDArray[np.float64]
 
-#: Losses whose slope is bounded whatever the labels are.
-LOSSES = ("logistic", "multinomial")
-#: Rise of the mean loss by noise from which it is said to be larger than the signal: columns of
-#: real tables lower the mean loss of two classes by 0.05 to 0.3, and 0.693 is all there is.
-TOO_MUCH = 0.05
 #: Share of rows that are taken to be missing in a column that says where they are.
 _MISSING = 0.1
 #: What is public in a fit, beside what every guarantee takes as public.
@@ -47,6 +45,19 @@ _NO_ERRORS = (
 )
 
 
+class _Labels(NamedTuple):
+    """Labels as the rounds see them: ``(label - center) / unit``."""
+
+    center: float = 0.0
+    unit: float = 1.0
+    bounds: tuple[float, float] | None = None
+
+    def scaled(self, labels: Array) -> Array:
+        if self.bounds is None:
+            return labels
+        return (np.clip(labels, *self.bounds) - self.center) / self.unit
+
+
 def fit_private(
     rows: Rows,
     objective: Objective,
@@ -56,7 +67,10 @@ def fit_private(
     delta: Any,
     client_weight: str,
     beta: Any,
+    participation: Any,
     refused: dict[str, bool],
+    *,
+    label_bounds: Any = None,
     callback: Any = None,
 ) -> Model:
     """`fit` with a total epsilon; its arguments, and which of those it refuses were given.
@@ -71,14 +85,6 @@ def fit_private(
             raise ArgumentValueError(
                 name, "must not be given for a private fit, which does not account for it"
             )
-    if objective.name not in LOSSES:
-        raise ArgumentValueError(
-            "objective",
-            f"must be {' or '.join(LOSSES)} for a private fit, whose gradients are bounded "
-            f"whatever the labels, got {objective.name}",
-        )
-    mechanism = _mechanism(total_epsilon, delta)
-    beta = check_real("beta", beta, low=0.0)
     if not isinstance(preparation, Prepared) or not preparation.declared:
         raise ArgumentTypeError(
             "preparation",
@@ -88,86 +94,128 @@ def fit_private(
     classes = classes_of(rows.label, objective, positive)
     labels = coded(rows.label, classes)
     known = ~np.isnan(labels)
+    if not known.any():
+        raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
     rows, labels = rows.take(known), labels[known]
-    return train_private(
-        rows, labels, objective, classes, preparation, mechanism, client_weight, beta,
-        callback=callback, level=3,
-    )  # fmt: skip
+    return private_model(
+        rows, labels, objective, classes, preparation, total_epsilon, delta, client_weight, beta,
+        participation=participation, label_bounds=label_bounds, callback=callback, level=3,
+    )[0]  # fmt: skip
 
 
-def _mechanism(total_epsilon: Any, delta: Any) -> Mechanism:
-    """Gaussian noise, or Laplace noise where delta is 0."""
-    epsilon = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
-    delta = check_real("delta", 1e-6 if delta is None else delta, low=0.0, high=1.0, open_high=True)
-    if delta:
-        return GaussianMechanism(total_epsilon=epsilon, delta=delta)
-    return LaplaceMechanism(total_epsilon=epsilon)
-
-
-def train_private(
+def private_model(
     rows: Rows,
     labels: Array,
     objective: Objective,
     classes: tuple[Any, ...] | None,
     prepared: Prepared,
-    mechanism: Mechanism,
+    total_epsilon: Any,
+    delta: Any = None,
     client_weight: str = "size",
-    beta: float = 0.0,
+    beta: Any = 0.0,
     *,
+    participation: Any = 1.0,
+    label_bounds: Any = None,
+    raw_penalty: bool = False,
     seed: int | None = None,
     callback: Any = None,
     level: int = 1,
-) -> Model:
-    """A model of rows whose labels are coded; `seed` is of the noise, and `level` of warnings."""
+) -> tuple[Model, PrivatePlan]:
+    """A model of rows whose labels are coded, and its plan.
+
+    With `raw_penalty` it is that of coefficients in the units of the table. `seed` is of the noise,
+    `level` of warnings.
+    """
     order = np.argsort(rows.clients, kind="stable")
     rows, labels = rows.take(order), labels[order]
     sizes = np.bincount(rows.clients, minlength=len(rows.names))
     names = [name for name, size in zip(rows.names, sizes, strict=True) if size]
     sizes = sizes[sizes > 0]
+    beta = check_real("beta", beta, low=0.0)
+    told = _labels(objective, label_bounds, prepared.intercept)
     back = coordinates(prepared)
-    loss = _penalised(objective, prepared, beta, classes)
-    settings = curvature_settings(
-        mechanism, sizes, len(back), objective=loss, client_weight=client_weight
-    )
-    note = before(settings, mechanism, sizes, len(back))
+    units = np.diag(back) / [*(f.scale for f in prepared.features), *[1.0] * prepared.intercept]
+    loss = _penalised(objective, prepared, beta, classes, units if raw_penalty else None)
+    planned = plan(
+        total_epsilon, sizes, len(back), delta=1e-6 if delta is None else delta,
+        objective=_scaled(loss, told.unit), client_weight=client_weight,
+        participation=participation,
+    )  # fmt: skip
+    note = planned.warning
     if note:
         warnings.warn(note, ModelWarning, stacklevel=level + 1)
     features = np.asarray(prepared.transform(rows.table)) @ back
     data = FederatedData(
-        features, labels, sizes, feature_names=prepared.feature_names, client_names=tuple(names)
-    )
+        features, told.scaled(labels), sizes, feature_names=prepared.feature_names,
+        client_names=tuple(names),
+    )  # fmt: skip
     with warnings.catch_warnings():
         # That noise leads a run above its start is said below, from what is public.
         warnings.simplefilter("ignore", DivergenceWarning)
-        result = run(
-            settings.algorithm, data, objective=loss, rounds=settings.rounds, seed=seed,
-            engine="reference", every_accuracy=False, callback=callback,
-        )  # fmt: skip
-    points = result.history["x"].reshape(-1, loss.n_outputs, len(back))
-    w = points[-1] @ back.T
+        result = planned.run(
+            data,
+            seed=seed,
+            engine="reference",
+            callback=callback,
+            public_scaling=True,
+            every_accuracy=False,
+        )
+    privacy = result.settings["privacy"]
+    shape = loss.n_outputs, len(back)
+    points = result.history["x"].reshape(-1, *shape)
+    own = np.array(privacy["coordinates"])
+    w = told.unit * result.x.reshape(shape) @ back.T
+    if prepared.intercept:
+        w[:, -1] += told.center
     training = {
         "client_weight": client_weight, "beta": beta, "class_weight": None, "weighted": False,
-        "participation": 1.0, "seed": None, "rounds": result.rounds, "max_rounds": settings.rounds,
-        "gradient_norm": None, "tol": None, "converged": None, "unbounded": [], "holdout": 0.0,
+        "participation": planned.algorithm.participation, "seed": None, "rounds": result.rounds,
+        "max_rounds": planned.rounds, "gradient_norm": None, "tol": None, "converged": None,
+        "unbounded": [], "holdout": 0.0, **({"penalised": "raw"} if raw_penalty else {}),
         "read": rows.table.note.get("read", {}),
         "sent": {"preparation": 0, "rounds": w.size * result.rounds, "inference": 0},
-        "privacy": _privacy(
-            result.settings["privacy"], settings, prepared, back, loss.n_outputs
-        ),
+        "privacy": _privacy(privacy, planned, prepared, back @ own, loss.n_outputs, told.unit),
     }  # fmt: skip
     clients = tuple(
         {"name": name, "rows": int(size), "weight": float(size)}
         for name, size in zip(names, sizes, strict=True)
     )
-    found = after(settings, points[-1], prepared)
+    found = after(planned, result.x.reshape(shape), own, prepared)
     if found and not note:
         warnings.warn(found, ModelWarning, stacklevel=level + 1)
     notes = tuple(filter(None, (note, found)))
     label, client = rows.called
     return Model(
         loss, label, client, classes, prepared, w, _nothing(len(names), int(sizes.sum()) - w.size),
-        _null(points, settings, prepared, loss), clients, training, notes,
-    )  # fmt: skip
+        _null(points, own, planned, prepared, told), clients, training, notes,
+    ), planned  # fmt: skip
+
+
+def _labels(objective: Objective, bounds: Any, intercept: bool) -> _Labels:
+    """How labels are brought to one scale by what is public of them: those of a regression have a
+    deviation of about 1 then, if that is a quarter of their range."""
+    if objective.task != "regression":
+        if bounds is not None:
+            raise ArgumentValueError("label_bounds", "are for a regression, not for classes")
+        return _Labels()
+    if bounds is None:
+        raise ArgumentValueError(
+            "label_bounds", "must be given for a private regression: (low, high), known to everyone"
+        )
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        raise ArgumentTypeError("label_bounds", f"must be two numbers, got {bounds!r}") from None
+    low = check_real("label_bounds", low)
+    high = check_real("label_bounds", high, low=low, open_low=True)
+    if not intercept:
+        return _Labels(0.0, max(abs(low), abs(high)) / 2, (low, high))
+    return _Labels(low + (high - low) / 2, (high - low) / 4, (low, high))
+
+
+def _scaled(loss: Objective, unit: float) -> Objective:
+    """The loss of labels divided by `unit`."""
+    return loss.changed(delta=loss.delta / unit) if isinstance(loss, Huber) else loss
 
 
 def coordinates(prepared: Prepared) -> Array:
@@ -194,37 +242,29 @@ def coordinates(prepared: Prepared) -> Array:
 
 
 def _penalised(
-    objective: Objective, prepared: Prepared, beta: float, classes: tuple[Any, ...] | None
+    objective: Objective,
+    prepared: Prepared,
+    beta: float,
+    classes: tuple[Any, ...] | None,
+    units: Array | None,
 ) -> Objective:
-    """The objective of a fit, whose penalty leaves the intercept alone."""
-    weights = tuple(0.0 if name == INTERCEPT else 1.0 for name in prepared.feature_names)
+    """The objective of a fit, whose penalty leaves the intercept alone; `units` are those in which
+    it sees coefficients."""
+    units = np.ones(len(prepared.feature_names)) if units is None else units
+    named = zip(prepared.feature_names, units.tolist(), strict=True)
+    weights = tuple(0.0 if name == INTERCEPT else unit**2 for name, unit in named)
     found = objective.changed(beta=beta, regularizer="beta", weights=weights)
     if found.task == "multiclass" and classes is not None:
         found = found.changed(classes=len(classes))
     return found
 
 
-def before(
-    settings: CurvatureSettings, mechanism: Mechanism, sizes: NDArray[np.int64], p: int
-) -> str:
-    """What is to be known before a private run; empty if its noise is small enough."""
-    if settings.rise <= TOO_MUCH:
-        return ""
-    assert mechanism.total_epsilon is not None
-    m, d = len(sizes), int(sizes.sum())
-    return (
-        f"the noise is larger than the signal: with {m} client{'s' * (m != 1)}, {d:,} rows, {p} "
-        f"columns and epsilon {mechanism.total_epsilon:g} it is expected to raise the mean loss "
-        f"by about {settings.rise:.2g}, of 0.69 at the start; more rows, fewer columns or a "
-        "larger epsilon make it smaller, and so do fewer clients that hold the same rows"
-    )
-
-
-def after(settings: CurvatureSettings, x: Array, prepared: Prepared) -> str:
-    """What is to be known of the last point x (K, p) of a private run, from public numbers."""
-    told = x[:, :-1] if prepared.intercept else x
-    expected = told.size * settings.deviation**2
-    if (told**2).sum() > 2 * expected:
+def after(planned: PrivatePlan, w: Array, back: Array, prepared: Prepared) -> str:
+    """What is to be known of private coefficients w (K, p) of columns of mean square 1, from
+    public numbers: `back` (p, p) is that of the rounds."""
+    n = w.shape[1] - prepared.intercept
+    expected = len(w) * (planned.deviation * np.linalg.norm(back[:n])) ** 2
+    if (w[:, :n] ** 2).sum() > 2 * expected:
         return ""
     return (
         "the coefficients are hardly larger than noise alone would make them: predictions may be "
@@ -234,23 +274,22 @@ def after(settings: CurvatureSettings, x: Array, prepared: Prepared) -> str:
 
 def _privacy(
     found: dict[str, Any],
-    settings: CurvatureSettings,
+    planned: PrivatePlan,
     prepared: Prepared,
     back: Array,
     outputs: int,
+    unit: float,
 ) -> dict[str, Any]:
     """The guarantee, what it takes as public, and the noise in the coefficients."""
-    kept = {name: value for name, value in found.items() if name != "not_private"}
-    unit = np.asarray(prepared.units) @ back
-    noise = settings.deviation * np.sqrt((unit**2).sum(axis=1))
+    left_out = ("not_private", "coordinates")
+    kept = {name: value for name, value in found.items() if name not in left_out}
+    noise = planned.deviation * unit * np.linalg.norm(np.asarray(prepared.units) @ back, axis=1)
     if outputs > 1:
         noise *= math.sqrt(2.0)  # each class is told against the first
-    mechanism = settings.algorithm.mechanism
-    assert mechanism is not None
     return kept | {
-        "mechanism": mechanism.name,
+        "mechanism": planned.mechanism.name,
         "public": [*kept["public"], *_PUBLIC],
-        "expected_rise": settings.rise,
+        "expected_rise": planned.rise * unit**2,
         "noise": dict(zip(prepared.feature_names, noise.tolist(), strict=True)),
     }
 
@@ -262,21 +301,23 @@ def _nothing(clusters: int, left: float) -> Inference:
 
 
 def _null(
-    points: Array, settings: CurvatureSettings, prepared: Prepared, objective: Objective
+    points: Array, back: Array, planned: PrivatePlan, prepared: Prepared, labels: _Labels
 ) -> Array:
-    """Margins of the shares of the classes as the first uploads tell them, noise and all.
+    """Margins of the shares of the classes, or of the mean label, as the first uploads tell them,
+    noise and all.
 
-    The gradient of the intercepts at 0 is the share of the classes that are expected there less
-    that of the labels, and the first step is that over eta.
+    The first point is ``-back back' g / eta`` of the gradient g at 0, in which that of the
+    intercepts is what the loss expects at 0 less the mean of the labels.
     """
-    outputs = objective.n_outputs
+    outputs = points.shape[1]
     shape = () if outputs == 1 else (outputs,)
     if not prepared.intercept or len(points) < 2:
-        return np.zeros(shape)
-    start = 0.5 if outputs == 1 else 1 / outputs
-    assert settings.algorithm.eta is not None
-    shares = start + settings.algorithm.eta * points[1, :, -1]
-    shares = np.clip(shares, 0.01, 0.99)
+        return np.full(shape, labels.center)
+    assert planned.algorithm.eta is not None
+    rise = planned.algorithm.eta * np.linalg.solve(back @ back.T, points[1].T)[-1]
+    if planned.objective.task == "regression":
+        return np.asarray(labels.center + labels.unit * rise[0])
+    shares = np.clip((0.5 if outputs == 1 else 1 / outputs) + rise, 0.01, 0.99)
     if outputs == 1:
         return np.asarray(np.log(shares[0] / (1 - shares[0])))
     return np.asarray(np.log(shares) - np.log(shares).mean())

@@ -107,7 +107,7 @@ def _objective(model: Model) -> str:
     if how["class_weight"] is not None:
         alike += ", weighted by class"
     beta = how["beta"]
-    of = "standardised" if "privacy" in how else how.get("penalised", "prepared")
+    of = how.get("penalised", "standardised" if "privacy" in how else "prepared")
     penalty = f"penalty beta {beta:g} on {of} columns" if beta else "no penalty"
     return f"{model.objective.name}; {alike}; {penalty}"
 

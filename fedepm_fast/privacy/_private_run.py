@@ -150,7 +150,10 @@ def _in_columns(
     public = [text for text in privacy["public"] if not text.startswith("the scaling")]
     if public_scaling:
         public.append("the scaling of the columns, by the user's word")
-    privacy |= {"public": public, "kept": plan.kept, "expected_rise": plan.rise}
+    privacy |= {
+        "public": public, "kept": plan.kept, "expected_rise": plan.rise,
+        "coordinates": back.tolist(),
+    }  # fmt: skip
     return dataclasses.replace(
         result, x=points[-1], W=_back(result.W, back), Z=_back(result.Z, back), history=history,
         data=result.data | {"description": data.summary()},

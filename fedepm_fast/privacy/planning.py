@@ -37,6 +37,7 @@ from ..participation import clients_per_round
 from ..result import Result
 from ._location import noise_l1_for, noise_left
 from ._settings import Settings, settings_for
+from ._words import in_words, warning_of
 from .secure_sum import TRUSTED
 
 Array = NDArray[np.float64]
@@ -45,9 +46,6 @@ Array = NDArray[np.float64]
 _MU0 = 1e-9
 #: Curvature of the loss along a margin where most rows are, beside its bound.
 _TYPICAL = 0.6
-#: Rise of the mean loss by noise from which it is said to be larger than the signal: columns of
-#: real tables lower the mean loss of two classes by 0.05 to 0.3, and 0.693 is all there is.
-TOO_MUCH = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +88,15 @@ class PrivatePlan:
     rise: float
     trust: str = TRUSTED[0]
     honest: float = 1.0
+
+    def __str__(self) -> str:
+        """The guarantee, what is released, the noise, and what it is expected to cost."""
+        return in_words(self)
+
+    @property
+    def warning(self) -> str:
+        """What is to be known before the run; empty if its noise is not larger than the signal."""
+        return warning_of(self)
 
     @property
     def mechanism(self) -> Mechanism:

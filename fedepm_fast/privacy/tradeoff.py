@@ -12,14 +12,16 @@ from .._common.validation import MAX_SEED, check_int, check_real
 from ..algorithms import FedEPM
 from ..data import FederatedData
 from ..guarantees import share_a_seed
-from ..mechanisms import LaplaceMechanism
-from ..runner import make_problem, run
-from .defaults import private_settings
+from ..losses import Logistic
+from ..runner import make_problem
+from .planning import plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+#: What is minimised: no penalty.
+LOSS = Logistic(beta=0.0)
 
 
 @dataclass(frozen=True)
@@ -121,21 +123,25 @@ def tradeoff(
     epsilons: Sequence[float] = EPSILONS,
     trials: int = 20,
     seed: int = 0,
+    delta: float = 1e-6,
     public_scaling: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tradeoff:
-    """Run private FedEPM, with the settings of `private_settings`, at several budgets.
+    """Run private logistic regressions, as `plan` plans them, at several budgets.
 
     Parameters
     ----------
     split : callable
-        ``split(seed)`` gives the federated data of a trial, labels 0 and 1.
+        ``split(seed)`` gives the federated data of a trial, labels 0 and 1, columns of a mean
+        square of about 1.
     epsilons : sequence of float
         Total epsilons of each client, above 0.
     trials : int
         At least 1; every one has its own split, selections and noise.
     seed : int
         Of the first trial; the following ones count on.
+    delta : float
+        In [0, 1): Gaussian noise, or Laplace noise where it is 0.
     public_scaling : bool
         As in `Mechanism`.
     progress : callable, optional
@@ -156,22 +162,21 @@ def tradeoff(
         data = split(seed + trial)
         of_split, start = _of_split(data)
         for epsilon in budgets:
-            settings = private_settings(epsilon)
-            rounds = settings.pop("rounds")
-            mechanism = LaplaceMechanism(total_epsilon=epsilon, public_scaling=public_scaling)
+            made = plan(epsilon, data.client_sizes, data.n_features, delta=delta, objective=LOSS)
             result = share_a_seed(
-                run(
-                    FedEPM(mechanism=mechanism, **settings), data, rounds=rounds,
-                    seed=seed + trial, every_accuracy=False,
+                made.run(
+                    data, seed=seed + trial, public_scaling=public_scaling, every_accuracy=False
                 )
-            )  # fmt: skip
+            )
             f = result.mean_objective
             rows.append(
                 {
-                    "total_epsilon": epsilon, "trial": trial, "seed": seed + trial,
+                    "total_epsilon": epsilon, "delta": delta, "trial": trial, "seed": seed + trial,
                     "mean_objective": f, "accuracy": result.accuracy,
                     "closed": (start - f) / (start - of_split["optimum"]), **of_split,
-                    "rounds": rounds, **settings, "guarantee": result.guarantee,
+                    "expected_rise": made.rise, "rounds": made.rounds, "kept": made.kept,
+                    "moments": made.mechanism.moments, "clip": made.mechanism.clip,
+                    "guarantee": result.guarantee,
                 }
             )  # fmt: skip
             if progress is not None:
@@ -181,7 +186,7 @@ def tradeoff(
 
 def _of_split(data: FederatedData) -> tuple[dict[str, Any], float]:
     """What runs on these data are compared with, and f(0)/m."""
-    problem = make_problem(FedEPM(), data)
+    problem = make_problem(FedEPM(), data, LOSS)
     best, m = problem.optimum(method="newton"), data.n_clients
     share = float(data.labels.mean())
     found = {

@@ -10,7 +10,9 @@ over the rows of all clients, with sample weights v_t, 1 unless given: the poole
 With ``client_weight="equal"`` it is the mean over the clients of that, as in the paper.
 
 The rows of all clients are in this process: this is a simulation of federated learning, with
-scikit-learn's tools around it. Nothing is noisy or private.
+scikit-learn's tools around it. Nothing is noisy or private, unless ``total_epsilon`` is given: then
+the model has the guarantee that ``privacy_`` holds, and what is public of columns and classes is
+declared.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from sklearn.utils.class_weight import compute_class_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 
 from ._estimator import FedEPMEstimator  # noqa: E402
+from ._private import fit_private  # noqa: E402
 from ._scaled import Coefficients  # noqa: E402
 
 __all__ = ["FedEPMClassifier", "FedEPMRegressor"]
@@ -54,6 +57,8 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     class_weight : dict or "balanced", optional
         Weights of the classes, which multiply those of the rows; "balanced" gives all classes the
         same sum of weights.
+    classes : array_like of shape (n_classes,), optional
+        With `total_epsilon`: all classes that there are, known to everyone.
 
     Attributes
     ----------
@@ -72,6 +77,9 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Where X has names for its columns.
+    privacy_, plan_ : dict, PrivatePlan
+        With `total_epsilon`: what the fit states, its ``guarantee`` first, and the settings that
+        were known before it. There is no ``history_`` then, which is not released.
     model_ : Model
         The same model by the names of the columns (``x1``, ``x2``, ... where they have none), with
         standard errors, words for a terminal or a notebook, and JSON; see `fedepm_fast.Model`.
@@ -87,6 +95,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
     """
 
     class_weight: Any = None
+    classes: Any = None
 
     def fit(
         self,
@@ -120,6 +129,9 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         self._call(y, clients)
         X, y = self._validated(X, y)
         check_classification_targets(y)
+        if self.total_epsilon is not None:
+            return self._fit_private(X, y, clients, sample_weight)
+        self._check_public()
         X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
         classes = np.unique(y)
         start = self._start(classes, X.shape[1]) if self.warm_start else None
@@ -153,6 +165,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         ValueError, TypeError
             Naming the argument.
         """
+        self._refuse_partial()
         first = not hasattr(self, "classes_")
         self._call(y, clients)
         X, y = self._validated(X, y, reset=first)
@@ -162,10 +175,30 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         known = self.classes_ if classes is None else np.unique(np.asarray(classes))
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_}")
-        if unknown := sorted(set(np.unique(y).tolist()) - set(known.tolist())):
-            raise ValueError(f"y must be among classes, got {unknown[0]!r}")
+        _check_among(y, known)
         X, y, clients, weights = self._weighted(X, y, clients, sample_weight)
         return self._fit(X, y, clients, weights, known, self._start(known, X.shape[1]), rounds=1)
+
+    def _fit_private(
+        self, X: Any, y: NDArray[Any], clients: ArrayLike | None, sample_weight: Any
+    ) -> Self:
+        if self.classes is None:
+            raise ValueError(
+                "classes must be given with total_epsilon: those that the rows have are not public"
+            )
+        classes = np.unique(np.asarray(self.classes))
+        if len(classes) < 2:
+            raise ValueError(f"classes must be at least two, got {classes.tolist()}")
+        _check_among(y, classes)
+        refused = self._refused(sample_weight) | {"class_weight": self.class_weight is not None}
+        model, plan = fit_private(
+            self, X, y, np.searchsorted(classes, y).astype(np.float64), clients,
+            Logistic() if len(classes) == 2 else Multinomial(classes=len(classes)), refused,
+            classes=tuple(classes.tolist()),
+        )  # fmt: skip
+        self.coef_, self.intercept_ = self._learn_private(model, plan)
+        self.classes_ = classes
+        return self
 
     def _start(self, classes: NDArray[Any], columns: int) -> Coefficients | None:
         """The coefficients that there are, if they are of this shape."""
@@ -239,6 +272,12 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         return log_softmax(margins, axis=1)
 
 
+def _check_among(y: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse labels that are none of the classes."""
+    if unknown := sorted(set(np.unique(y).tolist()) - set(classes.tolist())):
+        raise ValueError(f"y must be among classes, got {unknown[0]!r}")
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     """Ridge or Huber regression over clients, by FedEPM.
@@ -248,13 +287,17 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     loss : {"least_squares", "huber"}
     delta : float
         Of the Huber loss: residuals beyond it count linearly. In the units of y.
+    label_bounds : tuple of float, optional
+        With `total_epsilon`: least and largest values of y that are known to everyone, to which it
+        is clipped.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
     intercept_ : float
-    n_iter_, history_, n_clients_, client_sizes_, n_features_in_, feature_names_in_, model_
+    n_iter_, history_, n_clients_, client_sizes_, n_features_in_, feature_names_in_, model_,
+    privacy_, plan_
         As those of `FedEPMClassifier`; y is brought to unit scale within, so ``objective`` is in
         the units of y squared but ``gradient_norm`` has none.
 
@@ -269,6 +312,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
 
     loss: str = "least_squares"
     delta: float = 1.0
+    label_bounds: Any = None
 
     def fit(
         self,
@@ -297,6 +341,9 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         """
         self._call(y, clients)
         X, y = self._validated(X, y, y_numeric=True)
+        if self.total_epsilon is not None:
+            return self._fit_private(X, y, clients, sample_weight)
+        self._check_public()
         return self._fit(X, y, clients, sample_weight, self.warm_start)
 
     def partial_fit(
@@ -324,9 +371,21 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
         ValueError, TypeError
             Naming the argument.
         """
+        self._refuse_partial()
         self._call(y, clients)
         X, y = self._validated(X, y, y_numeric=True, reset=not hasattr(self, "coef_"))
         return self._fit(X, y, clients, sample_weight, True, rounds=1)
+
+    def _fit_private(self, X: Any, y: Array, clients: ArrayLike | None, sample_weight: Any) -> Self:
+        loss = check_choice("loss", self.loss, ("least_squares", "huber"))
+        objective = Huber(delta=self.delta) if loss == "huber" else LeastSquares()
+        model, plan = fit_private(
+            self, X, y, y, clients, objective, self._refused(sample_weight),
+            label_bounds=self.label_bounds,
+        )  # fmt: skip
+        coef, intercept = self._learn_private(model, plan)
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        return self
 
     def _fit(
         self,

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._common.validation import (
+    ArgumentValueError,
     check_array,
     check_choice,
     check_finite,
@@ -32,7 +33,11 @@ from ..result import Result
 from ..runner import run
 from ..stopping import MAX_ROUNDS
 from ._model import Learned, Minimum, learned
+from ._private import margins
 from ._scaled import Coefficients, scaled
+
+if TYPE_CHECKING:
+    from ..privacy.planning import PrivatePlan
 
 Array = NDArray[np.float64]
 
@@ -74,7 +79,20 @@ class FedEPMEstimator(BaseEstimator):
     warm_start : bool
         Start from the coefficients of the last `fit`, where they have the right shape.
     random_state : int, RandomState or None
-        Of the split and the selections.
+        Of the split and the selections; not of private noise, which is drawn anew in each fit.
+    total_epsilon : float, optional
+        Fit under differential privacy: what each client may spend, for each of its records. Needs
+        `bounds` or `mean_sd`; see `fedepm_fast.fit`. `coordinates`, `tol` and `max_rounds` have no
+        effect then.
+    privacy_delta : float, optional
+        With `total_epsilon`, in [0, 1), 1e-6 by default: Gaussian noise; 0 takes Laplace noise,
+        whose guarantee is pure.
+    bounds : tuple of float or array_like of shape (p,), optional
+        With `total_epsilon`: least and largest values of the columns that are known to everyone,
+        to which entries are clipped.
+    mean_sd : tuple of float or array_like of shape (p,), optional
+        Instead of `bounds`: means and standard deviations that are known to everyone; (0, 1) for
+        columns that were standardised by public numbers.
     local_steps, lam, eta, mu0, noise, epsilon, preconditioner : optional
         Of earlier versions. They have no effect any more, with a FutureWarning, but for
         `preconditioner`, now `coordinates`, and `noise`, which must be "none".
@@ -90,6 +108,10 @@ class FedEPMEstimator(BaseEstimator):
     max_rounds: int = 2000
     warm_start: bool = False
     random_state: Any = None
+    total_epsilon: float | None = None
+    privacy_delta: float | None = None
+    bounds: Any = None
+    mean_sd: Any = None
     local_steps: Any = DEPRECATED
     lam: Any = DEPRECATED
     eta: Any = DEPRECATED
@@ -102,7 +124,9 @@ class FedEPMEstimator(BaseEstimator):
         coef_: Array
         intercept_: Any
         history_: dict[str, Array]
-        _learned: Learned
+        privacy_: dict[str, Any]
+        plan_: PrivatePlan
+        _learned: Learned | Model
         _called: tuple[str, str | None]
 
     def __sklearn_tags__(self) -> Any:
@@ -206,6 +230,41 @@ class FedEPMEstimator(BaseEstimator):
         v = result.x.reshape(len(result.x) // table.rows.shape[1], -1)
         return Minimum(table, v, order, sizes, names, seed, "converged" in result.reasons)
 
+    def _learn_private(self, model: Model, plan: PrivatePlan) -> tuple[Array, Array]:
+        """Keep a private model; its coefficients (K, p) in the units of X, and intercepts (K,)."""
+        self.__dict__.pop("history_", None)  # of an earlier fit
+        self._learned, self.plan_, self.privacy_ = model, plan, model.training["privacy"]
+        sizes = np.array([client["rows"] for client in model.clients])
+        self.n_iter_, self.n_clients_, self.client_sizes_ = (
+            model.training["rounds"],
+            len(sizes),
+            sizes,
+        )
+        w = model.prepared.in_units(model.w)
+        if not model.prepared.intercept:
+            return w, np.zeros(len(w))
+        return w[:, :-1], w[:, -1]
+
+    def _check_public(self) -> None:
+        """Refuse what is for private fits only."""
+        for name in ("privacy_delta", "bounds", "mean_sd", "classes", "label_bounds"):
+            if getattr(self, name, None) is not None:
+                raise ArgumentValueError(name, "needs total_epsilon")
+
+    def _refused(self, sample_weight: Any) -> dict[str, bool]:
+        """Which arguments were given that a private fit does not account for."""
+        return {
+            "sample_weight": sample_weight is not None, "warm_start": bool(self.warm_start),
+        }  # fmt: skip
+
+    def _refuse_partial(self) -> None:
+        """Refuse `partial_fit` of a private estimator."""
+        if self.total_epsilon is not None:
+            raise ArgumentValueError(
+                "total_epsilon", "must be None for partial_fit: what its calls spend together is "
+                "not accounted for",
+            )  # fmt: skip
+
     def _coordinates(self) -> str:
         """`coordinates`, or what a parameter of earlier versions says it is."""
         if self.noise not in (DEPRECATED, "none"):
@@ -283,6 +342,8 @@ class FedEPMEstimator(BaseEstimator):
             "gradient_norm": float(self.history_["gradient_norm"][-1]), "tol": float(self.tol) ** 2,
             "holdout": 0.0,
         }  # fmt: skip
+        for name in ("plan_", "privacy_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         names = getattr(self, "feature_names_in_", None)
         told = None if names is None else tuple(map(str, names))
         partial = rounds is not None
@@ -296,7 +357,7 @@ class FedEPMEstimator(BaseEstimator):
     def model_(self) -> Model:
         """What was fitted as a `Model`: named coefficients, their errors, words, JSON."""
         check_is_fitted(self)
-        return self._learned.model
+        return self._learned if isinstance(self._learned, Model) else self._learned.model
 
     def _describe(self, result: Result, sizes: NDArray[np.int64]) -> None:
         """Set the attributes that describe a run."""
@@ -310,4 +371,7 @@ class FedEPMEstimator(BaseEstimator):
     def _margins(self, X: Any) -> Array:
         check_is_fitted(self)
         X = self._validated(X, reset=False)
+        if isinstance(self._learned, Model):
+            found = margins(self._learned, X)
+            return found[:, 0] if self.coef_.ndim == 1 else found
         return X @ self.coef_.T + self.intercept_

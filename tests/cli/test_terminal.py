@@ -84,15 +84,15 @@ def test_a_suggestion_is_made_once(capsys, arguments, hint):
 
 
 def test_what_is_suggested_is_accepted(capsys):
-    private = ["run", "--private", "--total-epsilon", "2", "--rounds", "1", "--quiet"]
-    private += ["--data", "synthetic"]
+    private = ["run", "--private", "--total-epsilon", "2", "--quiet", "--data", "synthetic"]
     with pytest.raises(SystemExit):
         cli.main(private)
-    option = capsys.readouterr().err.split()[-1]
-    assert option == "--public-scaling"
-    with pytest.raises(SystemExit) as done:
-        cli.main([*private, option])
-    assert not done.value.code and "rounds=1" in capsys.readouterr().out
+    named = re.findall(r"--\S+", capsys.readouterr().err)
+    assert named == ["--public-scaling", "--no-scale"]
+    for option in named:
+        with pytest.raises(SystemExit) as done:
+            cli.main([*private, option])
+        assert not done.value.code and "rounds=" in capsys.readouterr().out
 
 
 def test_completion_can_be_installed(capsys, monkeypatch):

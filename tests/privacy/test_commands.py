@@ -1,68 +1,45 @@
-"""Settings by budget, the tradeoff, and the commands."""
+"""Plans, private runs, the tradeoff and audits, by their commands."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from commands import fedepm
 
-from fedepm_fast import FedEPM, Result, datasets, run
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+from fedepm_fast import Result, datasets
+from fedepm_fast.data import standardised
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
 from fedepm_fast.privacy.audit import audit
-from fedepm_fast.privacy.defaults import SETTINGS, private_settings
 from fedepm_fast.privacy.tradeoff import Tradeoff, tradeoff
 
 #: A seed of runs that have a guarantee.
 SECRET = 987654321987
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.25, 0.5, 1, 2, 5, 20, 1e3])
-def test_settings_are_those_of_the_nearest_budget(epsilon):
-    settings = private_settings(epsilon)
-    nearest = min(SETTINGS, key=lambda tried: abs(np.log(tried / epsilon)))
-    assert settings == SETTINGS[nearest]
-    rounds = settings.pop("rounds")
-    FedEPM(mechanism=LaplaceMechanism(total_epsilon=epsilon), **settings)
-    settings["local_steps"] = 0
-    assert SETTINGS[nearest]["local_steps"] > 0 and rounds > 0
-    with pytest.raises(ValueError, match="total_epsilon must be"):
-        private_settings(0)
-
-
-def test_private_run_on_adult_closes_most_of_the_way(capsys, tmp_path):
+def test_a_private_run_is_the_plan_of_adult(capsys, tmp_path):
     code, out, err = fedepm(
-        capsys,
-        "run",
-        "--private",
-        "--total-epsilon",
-        5,
-        "--clients",
-        100,
-        "--noise-seed",
-        SECRET,
-        "--stopping",
-        "none",
-        "--out",
-        tmp_path,
-    )
+        capsys, "run", "--private", "--total-epsilon", 1, "--noise-seed", SECRET, "--stopping",
+        "none", "--out", tmp_path,
+    )  # fmt: skip
     assert (code, err) == (0, "")
+    data = standardised(datasets.adult(clients=100, seed=0))
+    made = plan(1.0, data.client_sizes, 15)
+    # The plan comes first, the guarantee of the run last.
+    assert out.startswith(f"{made}\n\nFedEPM on 100 clients, 15 features\n")
     text = " ".join(out.split())
-    assert "each client: epsilon <= 5 (pure)" in text and "scaling taken as public" in text
+    assert text.count("each client: epsilon <= 1 at delta 1e-06") == 2
+    assert "scaling taken as public" in text
     result = Result.load(tmp_path / "result.npz")
-    settings = private_settings(5)
-    data = datasets.adult(clients=100, seed=0)
-    mechanism = LaplaceMechanism(total_epsilon=5.0, public_scaling=True)
-    rounds = settings.pop("rounds")
-    want = run(FedEPM(mechanism=mechanism, **settings), data, rounds=rounds, seed=SECRET)
+    want = made.run(data, seed=SECRET, public_scaling=True)
     np.testing.assert_array_equal(result.Z, want.Z)
-    # The optimum is about 0.566, the start 0.693.
-    assert result.mean_objective < 0.58
+    np.testing.assert_array_equal(result.x, want.x)
+    assert result.rounds == made.rounds and result.accuracy > 0.8
     record = json.loads((tmp_path / "summary.json").read_text())
-    assert record["guarantee"].startswith("each client: epsilon <= 5")
+    assert record["guarantee"].startswith("each client: epsilon <= 1 at delta 1e-06")
     assert out.endswith("\nof these only released.json may be shared, under its guarantee\n")
 
 
@@ -77,8 +54,6 @@ def test_what_is_released_does_not_tell_the_seed_of_the_noise(capsys, tmp_path):
             1,
             "--clients",
             5,
-            "--rounds",
-            1,
             *options,
         )[1]
 
@@ -89,7 +64,7 @@ def test_what_is_released_does_not_tell_the_seed_of_the_noise(capsys, tmp_path):
         for record in (first, second):
             assert record["data"]["split_seed"] == split and record["seed"] >= 2**32
             assert record["settings"]["privacy"]["client_sizes"] == sizes
-            assert record["guarantee"].startswith("each client: epsilon <= 1 (pure)")
+            assert record["guarantee"].startswith("each client: epsilon <= 1 at delta 1e-06")
         assert first["seed"] != second["seed"] and first["x"] != second["x"]
     given = ["--seed", SECRET, "--noise-seed"]
     for known, why in ((7, "below 2^32"), (SECRET, "that of the split as well")):
@@ -105,23 +80,22 @@ def test_the_help_says_which_seed_is_which(capsys):
     assert "[default: (fresh from the operating system)]" in text
 
 
-def test_own_options_override_the_settings(capsys):
+def test_what_a_plan_leaves_open_is_taken(capsys):
     code, out, _ = fedepm(
-        capsys, "run", "--private", "--total-epsilon", 1, "--delta", 1e-6, "--clients", 50,
-        "--rounds", 2, "--local-steps", 3, "--clip", 0.05, "--json",
+        capsys, "run", "--private", "--total-epsilon", 1, "--clients", 50, "--clip", 5,
+        "--participation", 0.5, "--engine", "reference", "--beta", 0.01, "--json",
     )  # fmt: skip
     record = json.loads(out)
-    assert code == 0 and record["rounds"] == 2 and record["parameters"]["local_steps"] == 3
-    assert record["parameters"]["mechanism"] == {
-        "name": "gaussian", "total_epsilon": 1.0, "clip": 0.05, "public_scaling": True,
-        "delta": 1e-6,
-    }  # fmt: skip
+    made = record["parameters"]
+    assert code == 0 and record["engine"] == "reference" and made["participation"] == 0.5
+    assert made["mechanism"]["clip"] == 5.0 and record["objective"]["beta"] == 0.01
     assert record["guarantee"].startswith("each client: epsilon <= 1 at delta 1e-06")
     assert record["seed"] != 0  # two runs must not share their noise
 
 
 @pytest.mark.parametrize("options, law, delta, words", [
-    ([], "laplace", None, "epsilon <= 2 (pure)"),
+    ([], "gaussian", 1e-6, "epsilon <= 2 at delta 1e-06"),
+    (["--delta", 0], "laplace", None, "epsilon <= 2 (pure)"),
     (["--delta", 1e-5], "gaussian", 1e-5, "epsilon <= 2 at delta 1e-05"),
     (["--mechanism", "gaussian"], "gaussian", 1e-6, "epsilon <= 2 at delta 1e-06"),
     (["--mechanism", "laplace"], "laplace", None, "epsilon <= 2 (pure)"),
@@ -160,11 +134,15 @@ def test_the_law_of_the_noise_is_named(capsys, options, law, delta, words):
     (["--private", "--total-epsilon", 0], "--total-epsilon must be"),
     (["--private", "--total-epsilon", 1, "--delta", 1], "--delta must be"),
     (["--private", "--total-epsilon", 1, "--clip", 0], "--clip must be"),
-    (["--private", "--total-epsilon", 1, "--epsilon", 1], "--private: give --total-epsilon"),
-    (["--private", "--total-epsilon", 1, "--max-rounds", 9], "--private: give --rounds"),
-    (["--private", "--total-epsilon", 1, "--noise", "none"], "brings its own preset"),
+    (["--private", "--total-epsilon", 1, "--epsilon", 1], "--epsilon has no meaning with"),
+    (["--private", "--total-epsilon", 1, "--rounds", 9], "--rounds has no meaning with --private"),
+    (["--private", "--total-epsilon", 1, "--mu0", 1], "whose settings the plan makes"),
+    (["--private", "--total-epsilon", 1, "--noise", "none"], "--noise has no meaning"),
+    (["--private", "--total-epsilon", 1, "--moments", 1], "--moments has no meaning"),
+    (["--private", "--total-epsilon", 1, "--epsilon-per-round", 1], "--epsilon-per-round has no"),
+    (["--private", "--total-epsilon", 1, "--trial", 1], "--trial has no meaning with --private"),
     (["--private", "--total-epsilon", 1, "--algorithm", "sfedavg"], "must be fedepm with"),
-    (["--private", "--total-epsilon", 1, "--stopping", "released"], "--stopping must be None"),
+    (["--private", "--total-epsilon", 1, "--stopping", "released"], "--stopping has no meaning"),
     (["--private", "--total-epsilon", 1, "--data", "synthetic"], "depend on the data"),
     (["--private", "--total-epsilon", 1, "--objective", "least_squares", "--data", "synthetic",
       "--no-scale"], "no bound on a record's gradient"),
@@ -177,11 +155,56 @@ def test_bad_input_is_one_line_and_code_2(capsys, options, message):
 def test_public_bounds_need_no_word(capsys):
     code, out, err = fedepm(
         capsys, "run", "--private", "--total-epsilon", 1, "--data", "synthetic", "--no-scale",
-        "--clip", 1, "-q", "--clients", 4, "--noise-seed", SECRET,
+        "-q", "--clients", 4, "--noise-seed", SECRET,
     )  # fmt: skip
-    # It runs, and four clients do not make up for the noise.
-    assert out.startswith("<Result fedepm: ") and "rounds=4" in out and "private" not in out
-    assert code == 1 and "the run ended above its start" in err
+    assert (code, err) == (0, "")
+    assert f"rounds={plan(1.0, [200] * 4, 20).rounds}" in out and "Private plan" not in out
+
+
+# Plans --------------------------------------------------------------------------------------
+
+
+def test_a_plan_touches_no_data(capsys, monkeypatch):
+    monkeypatch.setattr("fedepm_fast.cli._common.load_data", None)
+    asked = ["plan", "--clients", 100, "--rows", 45222, "--columns", 15, "--total-epsilon", 1]
+    code, out, err = fedepm(capsys, *asked)
+    sizes = np.diff(np.arange(101) * 45222 // 100)
+    made = plan(1.0, sizes, 15)
+    assert (code, err, out) == (0, "", f"{made}\n") and sizes.sum() == 45222
+    code, out, _ = fedepm(capsys, *asked, "--json", "--delta", 0, "--client-weight", "equal")
+    record = json.loads(out)
+    pure = plan(1.0, sizes, 15, delta=0, client_weight="equal")
+    assert code == 0 and record["rise"] == pure.rise and record["rounds"] == pure.rounds
+    assert record["algorithm"] == pure.algorithm.describe()
+
+
+def test_a_plan_says_what_would_make_it_affordable():
+    sizes = np.full(20, 500)
+    few = plan(0.3, sizes, 30)
+    found = re.search(
+        r"(\S+) clients of as many rows each, or (\S+) rows at these clients, or epsilon (\S+) "
+        r"would lower that to 0.01", " ".join(str(few).split()),
+    )  # fmt: skip
+    m, d = (int(text.replace(",", "")) for text in found.groups()[:2])
+    assert few.rise > 0.01
+    # With the same settings it is so, up to the two digits; others may do better.
+    same = {"settings": few.settings}
+    for made in (
+        plan(0.3, np.full(m, 500), 30, **same), plan(0.3, np.full(20, d // 20), 30, **same),
+        plan(float(found[3]), sizes, 30, **same),
+    ):  # fmt: skip
+        assert made.rise == pytest.approx(0.01, rel=0.15)
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--clients", 10, "--rows", 5, "--columns", 2], "--rows must be"),
+    (["--clients", 0, "--rows", 5, "--columns", 2], "--clients must be"),
+    (["--clients", 1, "--rows", 5, "--columns", 0], "n_features must be"),
+    (["--clients", 1, "--rows", 5, "--columns", 2, "--objective", "poisson"], "no bound on a"),
+])  # fmt: skip
+def test_bad_plans(capsys, options, message):
+    code, out, err = fedepm(capsys, "plan", "--total-epsilon", 1, *options)
+    assert (code, out) == (2, "") and message in err and len(err.splitlines()) == 1
 
 
 def test_tradeoff(capsys, tmp_path):
@@ -212,10 +235,12 @@ def test_bad_tradeoff(capsys, options, message):
 
 def test_tradeoff_of_ones_own_data():
     found = tradeoff(
-        lambda seed: datasets.adult(clients=5, seed=seed), epsilons=[2], trials=1, seed=7,
-        public_scaling=True,
+        lambda seed: standardised(datasets.adult(clients=5, seed=seed)), epsilons=[2], trials=1,
+        seed=7, public_scaling=True, delta=0,
     )  # fmt: skip
     (row,) = found.rows
+    made = plan(2.0, datasets.adult(clients=5, seed=7).client_sizes, 15, delta=0)
+    assert (row["rounds"], row["expected_rise"], row["delta"]) == (made.rounds, made.rise, 0)
     assert row["seed"] == 7 and row["guarantee"].startswith("none: runs that are compared share")
     with pytest.raises(ValueError, match="epsilons must hold"):
         tradeoff(lambda seed: None, epsilons=[])
@@ -245,7 +270,7 @@ def test_audit_command(capsys):
 
 
 @pytest.mark.parametrize("options, mechanism, own", [
-    (["--total-epsilon", 2], LaplaceMechanism(total_epsilon=2.0), {}),
+    (["--total-epsilon", 2, "--delta", 0], LaplaceMechanism(total_epsilon=2.0), {}),
     (["--total-epsilon", 1, "--delta", 1e-5, "--clip", 2, "--local-steps", 3, "--mu0", 0.1],
      GaussianMechanism(total_epsilon=1.0, delta=1e-5, clip=2.0), {"local_steps": 3, "mu0": 0.1}),
     (["--total-epsilon", 1, "--mechanism", "laplace", "--delta", 1e-5],
@@ -257,9 +282,8 @@ def test_a_plan_of_ones_own_is_audited(capsys, options, mechanism, own):
         "--confidence", 0.9, "--seed", 7, "--json",
     )  # fmt: skip
     assert (code, err) == (0, "")
-    settings = private_settings(mechanism.total_epsilon)
-    del settings["rounds"]
-    algorithm = FedEPM(mechanism=mechanism, **{**settings, **own})
+    made = plan(mechanism=mechanism, client_sizes=[4], n_features=3).algorithm
+    algorithm = replace(made, mechanism=mechanism, noise_l1=0.0, aggregation=None, **own)
     want = audit(algorithm, runs=500, rounds=2, features=3, records=4, confidence=0.9, seed=7)
     found = json.loads(out)
     assert found == {"parameters": algorithm.describe(), **asdict(want), "broken": False}
@@ -267,8 +291,8 @@ def test_a_plan_of_ones_own_is_audited(capsys, options, mechanism, own):
 
 
 def test_an_audit_says_which_lack_of_noise_it_would_refute(capsys):
-    code, out, _ = fedepm(capsys, "audit", "--total-epsilon", 2)
-    assert code == 0 and out.startswith("private, laplace noise, 3 uploads, 8 local steps\n")
+    code, out, _ = fedepm(capsys, "audit", "--total-epsilon", 2, "--mechanism", "laplace")
+    assert code == 0 and out.startswith("private, laplace noise, 3 uploads, 1 local steps\n")
     assert "not refuted (noise that lacks 14% would be, with a power of 90 %)" in out
     code, out, _ = fedepm(capsys, "audit", "--preset", "text", "--rounds", 1, "--runs", 600)
     assert code == 0 and "preset text, laplace noise, 1 upload" in out and "REFUTED" in out
