@@ -1,8 +1,9 @@
 """Settings of private runs by the noise that they will have, from synthetic tables.
 
-One number decides, which is public: `level`, the noise beside the gradients. Rounds, what the
-second moments spend, how far rows are clipped and how long a step is follow from it by `BEST`,
-which ``scripts/private_settings.py`` makes from synthetic tables and from nobody's data.
+One number decides, which is public: the level of the noise beside the gradients. Rounds, what the
+second moments spend, how far rows are clipped, how long a step is and how many points are averaged
+follow from it by `BEST`, which ``scripts/private_settings.py`` makes from synthetic tables and
+from nobody's data.
 """
 
 from __future__ import annotations
@@ -33,19 +34,28 @@ class Settings(NamedTuple):
 #: By the order of the norm: up to so much noise, the settings.
 BEST: dict[int, tuple[tuple[float, Settings], ...]] = {
     2: (
-        (0.2, Settings(4, 8, 4, 1.5, 0.9, 0.8, 0.3)),
-        (0.42, Settings(0, 6, 3, 4.0, 0.75, 0.8, 0.3)),
-        (0.75, Settings(0, 2, 1, 6.0, 0.75, 0.8, 0.3)),
-        (math.inf, Settings(0, 1, 1, 6.0, 0.5, 0.8, 0.3)),
+        (0.0042, Settings(8, 24, 18, 1.0, 1.8, 1.4, 1.0)),
+        (0.0075, Settings(8, 24, 18, 1.0, 1.3, 1.4, 0.3)),
+        (0.013, Settings(8, 16, 12, 1.0, 1.3, 1.4, 1.0)),
+        (0.024, Settings(8, 24, 18, 1.5, 1.3, 1.4, 0.3)),
+        (0.075, Settings(2, 8, 6, 2.5, 0.9, 0.8, 0.3)),
+        (0.13, Settings(4, 6, 1, 2.5, 0.6, 0.8, 1.0)),
+        (0.24, Settings(0, 3, 2, 1.5, 0.9, 0.8, 1.0)),
+        (0.42, Settings(0, 2, 1, 2.5, 0.6, 0.8, 1.0)),
+        (0.75, Settings(0, 1, 1, 2.5, 0.9, 0.8, 1.0)),
+        (math.inf, Settings(0, 1, 1, 6.0, 0.6, 0.8, 1.0)),
     ),
     1: (
-        (0.0075, Settings(4, 6, 3, 1.5, 0.8, 0.7, 0.3)),
-        (0.024, Settings(0, 12, 6, 3.0, 0.6, 0.7, 0.3)),
-        (0.042, Settings(0, 8, 4, 3.0, 0.6, 0.7, 0.3)),
-        (0.075, Settings(0, 4, 2, 1.5, 0.5, 0.7, 0.3)),
-        (0.3, Settings(0, 2, 1, 1.0, 0.6, 0.7, 0.3)),
-        (0.75, Settings(0, 1, 1, 2.0, 0.6, 0.7, 0.3)),
-        (math.inf, Settings(0, 1, 1, 6.0, 0.4, 0.7, 0.3)),
+        (0.0018, Settings(4, 12, 6, 1.0, 1.1, 1.0, 1.0)),
+        (0.0031, Settings(4, 12, 6, 1.0, 1.1, 1.0, 0.3)),
+        (0.0096, Settings(4, 6, 5, 1.0, 1.1, 1.0, 0.3)),
+        (0.031, Settings(1, 3, 2, 1.0, 0.8, 0.6, 1.0)),
+        (0.055, Settings(0, 4, 2, 1.5, 0.6, 0.6, 1.0)),
+        (0.096, Settings(0, 2, 1, 1.5, 0.6, 0.6, 1.0)),
+        (0.18, Settings(0, 3, 2, 1.5, 0.6, 0.6, 1.0)),
+        (0.31, Settings(0, 2, 1, 1.5, 0.6, 0.6, 1.0)),
+        (0.55, Settings(0, 1, 1, 2.5, 0.6, 0.6, 1.0)),
+        (math.inf, Settings(0, 1, 1, 6.0, 0.4, 0.6, 1.0)),
     ),
 }
 

@@ -28,6 +28,7 @@ from .._common.validation import (
     check_real,
 )
 from ..algorithms import FedEPM
+from ..algorithms._operators import ens
 from ..callbacks import Callback
 from ..data import FederatedData
 from ..losses import REGULARIZERS, Objective, as_objective
@@ -136,7 +137,12 @@ class PrivatePlan:
         scales = check_array("scales", scales, ndim=1)
         equal = self.algorithm.aggregation == "equal"
         weights = np.ones_like(scales) if equal else 1 / scales
-        return coordinates(values, scales, weights, self.mechanism.order, self.settings.floor)
+        shares = weights / weights.sum()
+        # As points are: where it is Laplace noise, ENS has less of it than the mean.
+        c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
+        center = ens(values, c, weights)
+        left = float(np.linalg.norm(shares * scales)) * noise_left(self.mechanism, weights, scales)
+        return coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)
 
     def average(self, points: ArrayLike) -> Array:
         """The model, in the rounds' coordinates, of the points of all rounds, (rounds + 1, n)."""
