@@ -28,7 +28,7 @@ from .guarantees import (
 from .losses import OBJECTIVES, as_objective
 from .losses.multinomial import Multinomial
 from .losses.scalar import ScalarLoss
-from .mechanisms import Mechanism, PrivacyPlan, clipped_data
+from .mechanisms import Mechanism, PrivacyPlan, clipped_data, in_coordinates
 from .objectives import Problem
 from .participation import clients_per_round, select
 from .randomness import CounterRandomness, Randomness
@@ -153,6 +153,16 @@ def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     slope = problem.objective.slope_in(mechanism.order)
     assert slope is not None
     return Problem(clipped_data(problem.data, mechanism, slope), problem.objective.bounded())
+
+
+def problem_in(problem: Problem, matrix: Array) -> Problem:
+    """The problem of points v, where ``w = matrix @ v`` are those of `problem`, one class's at a
+    time: rows are ``a @ matrix``, and the penalty is the diagonal of that of w."""
+    objective = problem.objective
+    if objective.beta:
+        weights = np.ones(len(matrix)) if objective.weights is None else objective.weights
+        objective = objective.changed(weights=tuple(np.square(matrix).T @ weights))
+    return Problem(in_coordinates(problem.data, matrix), objective, problem.client_weight)
 
 
 def plan_of(

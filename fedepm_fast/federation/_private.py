@@ -12,28 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._common.extras import require
 from .._common.validation import check_array, check_int
-from ..algorithms import AtClients, FedEPM
+from ..algorithms import FedEPM
 from ..data import FederatedData
 from ..mechanisms import (
     Account,
     check_coordinates,
-    client_moments,
-    in_coordinates,
-    moments_change,
-    release,
-    release_scale,
 )
-from ..objectives import Objective, Problem
-from ..private_runs import check_objective, check_run, private_problem
+from ..objectives import Objective
+from ..private_runs import check_objective, check_run
 from ..runner import make_problem
 from ._checks import check_point, resolve
 from ._handover import account, before, how, settle
 from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
+from ._private_rows import PrivateRows
 
 Array = NDArray[Any]
-
-#: The number of the only client, in a problem of its own.
-ALONE = np.zeros(1, np.intp)
 
 
 class Upload(NamedTuple):
@@ -144,12 +137,9 @@ class PrivateClient:
         check_objective(objective)
         problem = make_problem(self.algorithm, data, objective)
         check_run(self.algorithm, problem)
-        self._mechanism, self._raw = mechanism, problem
-        self._problem = private_problem(mechanism, problem)
-        self._coordinates: Array | None = None
+        self._mechanism = mechanism
         self._planned = mechanism.moments + self.uploads
-        plan = self.algorithm.plan(self._problem, np.array([self._planned]))
-        assert plan is not None
+        self._rows = PrivateRows(self.algorithm, problem, self._planned)
         budget = {
             "client": self.index,
             "uploads": self.uploads,
@@ -164,8 +154,7 @@ class PrivateClient:
         self._ledger = Ledger(
             to, budget, problem.n_parameters, lambda: settle(mechanism, self._planned, earlier, to)
         )
-        multiplier = self._ledger.settings["multiplier"]
-        self._plan = plan._replace(multipliers=np.array([multiplier]))
+        self._rows.multiplier = self._ledger.settings["multiplier"]
 
     @property
     def spent(self) -> Spent:
@@ -229,21 +218,11 @@ class PrivateClient:
                 raise self._refused(f"what was left of its budget went to {last.closed}", last)
             if not self._mechanism.moments:
                 raise self._refused("its mechanism spends nothing on moments", last)
-            entry = last._replace(**self._release_moments(radius))
+            values, scale = self._rows.moments(radius)
+            entry = last._replace(uploads=self._mechanism.moments, scale=scale, moments=values)
             if self._ledger.replace(last, entry):
-                return Upload(entry.moments, entry.scale)
+                return Upload(values, scale)
         return self.moments(radius)
-
-    def _release_moments(self, radius: float) -> dict[str, Any]:
-        mechanism, data = self._mechanism, self._raw.data
-        (moves,) = moments_change(
-            radius, mechanism.units(data.client_sizes), mechanism.order, data.n_features
-        )
-        multiplier = mechanism.one_release(float(self._plan.multipliers[0]), mechanism.moments)
-        scale = release_scale(float(moves), multiplier, mechanism.name)
-        clean = client_moments(data.features, radius, mechanism.order)
-        sent = release(clean, scale, mechanism.name)
-        return {"uploads": mechanism.moments, "scale": scale, "moments": sent}
 
     def train(self, x: ArrayLike, tau: int, coordinates: ArrayLike | None = None) -> Upload:
         """Take part in round `tau` at the server's point `x`, shape (n,).
@@ -257,7 +236,8 @@ class PrivateClient:
         tau : int
         coordinates : array_like of shape (p, p), optional
             A matrix B, as the server likes: the rows are those of ``features @ B``, which are
-            clipped then, and the server's points are in these coordinates.
+            clipped then, and the server's points are in these coordinates. So is the objective's
+            penalty, which B makes diagonal if it is one of `PrivatePlan.coordinates`.
 
         Returns
         -------
@@ -279,7 +259,7 @@ class PrivateClient:
         point, dtype = self._check_point(x)
         tau = check_int("tau", tau, high=2**62)
         if coordinates is not None:
-            coordinates = check_coordinates(coordinates, self._raw.data.n_features)
+            coordinates = check_coordinates(coordinates, self._rows.raw.data.n_features)
         with self._ledger.locked():
             last = self._ledger.read()
             if tau == last.tau:
@@ -293,45 +273,22 @@ class PrivateClient:
                 raise self._refused(f"what was left of its budget went to {last.closed}", last)
             if last.uploads >= self._planned:
                 raise self._refused(f"all {self._planned} uploads have been made", last)
-            self._move_to(coordinates)
-            entry = self._upload(last, point, tau)
+            self._rows.move_to(coordinates)
+            sent = self._rows.upload(last.point if len(last.point) else point, point, tau)
+            if sent is None:
+                raise self._refused(
+                    "the noise would not hide the rounding of points of the size "
+                    f"{np.abs(point).max():.3g} in round {tau}",
+                    last,
+                )
+            entry = Entry(last.uploads + 1, tau, sent[1], sent[0])
             # Only what is on the disk may be seen by anyone.
             if self._ledger.replace(last, entry):
                 return self._repeat(entry, dtype)
         return self.train(x, tau, coordinates)  # another process has uploaded meanwhile
 
-    def _move_to(self, coordinates: Array | None) -> None:
-        """Have the rows in these coordinates, clipped."""
-        if not np.array_equal(coordinates, self._coordinates):  # type: ignore[arg-type]
-            data = self._raw.data
-            if coordinates is not None:
-                data = in_coordinates(data, coordinates)
-            self._problem = private_problem(self._mechanism, Problem(data, self._raw.objective))
-            self._coordinates = coordinates
-
-    def _upload(self, last: Entry, x: Array, tau: int) -> Entry:
-        """A new upload; everything before the gradient depends on what is public only."""
-        algorithm, problem, plan = self.algorithm, self._problem, self._plan
-        start = (last.point if len(last.point) else x)[None]
-        begin = algorithm.round_start(start, start, x)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not algorithm.may_upload(problem, ALONE, begin - x, x, tau, plan):
-                raise self._refused(
-                    f"the noise would not hide the rounding of points of the size "
-                    f"{np.abs(x).max():.3g} in round {tau}",
-                    last,
-                )
-            moves = algorithm.sensitivity(problem, ALONE, begin - x, tau, plan)
-        law = self._mechanism.name
-        scale = release_scale(float(moves[0]), float(plan.multipliers[0]), law)
-        sizes = problem.data.client_sizes
-        with np.errstate(all="ignore"):  # what is not finite is clipped
-            g = problem.gradient(0, x)[None]
-            w, _ = algorithm.local_round(AtClients(tau, x, begin, g, sizes, problem.gradient))
-        return Entry(last.uploads + 1, tau, scale, release(w[0], scale, law))
-
     def _check_point(self, x: ArrayLike) -> tuple[Array, np.dtype[Any]]:
-        point = check_point(x, self._problem.n_parameters)
+        point = check_point(x, self._rows.raw.n_parameters)
         return point.astype(np.float64), point.dtype
 
     @staticmethod
@@ -346,9 +303,9 @@ class PrivateClient:
     def _epsilon(self, uploads: int) -> float:
         mechanism, spent = self._mechanism, before(self._ledger)
         if not spent.spent:
-            return float(mechanism.spent(self._plan.multipliers, np.array([uploads]))[0])
+            return float(mechanism.spent(np.array([self._rows.multiplier]), np.array([uploads]))[0])
         delta, method = how(mechanism)
-        found = spent + Account.of(mechanism, float(self._plan.multipliers[0]), uploads)
+        found = spent + Account.of(mechanism, self._rows.multiplier, uploads)
         # That they keep within the budget is what the multiplier was found by.
         return min(found.epsilon(delta, method=method), mechanism.total_epsilon or math.inf)
 

@@ -28,7 +28,8 @@ from ._alone import alone, told_by
 from ._checks import check_point, check_shared, resolve, told_fault
 from ._handover import ledger_account
 from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
-from ._private import ALONE, PrivateClient, Spent, Upload
+from ._private import PrivateClient, Spent, Upload
+from ._private_rows import ALONE
 
 __all__ = [
     "Client",

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from .._common.validation import ArgumentValueError
 from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData
-from ..losses import Objective
 from ..mechanisms import simulate_moments
-from ..private_runs import check_run, fresh_seed, participations
+from ..private_runs import check_run, fresh_seed, participations, problem_in
 from ..randomness import CounterRandomness
 from ..result import DivergenceWarning, Result
 from ..runner import make_problem, run
@@ -41,18 +40,15 @@ def private_run(
     algorithm = _check(plan, data, public_scaling)
     # The seed of the noise of the moments as well, whose counter is another.
     seed = fresh_seed() if seed is None else seed
-    back, objective = _with_penalty(coordinates_of(plan, data, seed), plan.objective)
-    moved = FederatedData(
-        data.features @ back, data.labels, data.client_sizes, None, data.client_names, data.rows,
-        data.description,
-    )  # fmt: skip
+    back = coordinates_of(plan, data, seed)
+    moved = problem_in(make_problem(algorithm, data, plan.objective), back)
     runner: Any = run if plan.trust == "clients" else partial(sum_run, honest=plan.honest)
     with warnings.catch_warnings():
         # That noise leads above the start is said from what is public, by the plan.
         warnings.simplefilter("ignore", DivergenceWarning)
         result = runner(
-            algorithm, moved, objective=objective, rounds=plan.rounds, seed=seed,
-            engine=engine, callback=None if callback is None else _watch(callback, back),
+            algorithm, moved.data, objective=moved.objective, rounds=plan.rounds, seed=seed,
+            engine=engine, callback=None if callback is None else _watch(callback, plan, back),
             every_accuracy=every_accuracy,
         )  # fmt: skip
     return _in_columns(result, plan, data, back, public_scaling)
@@ -62,7 +58,7 @@ def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
     """What turns columns into those of the rounds, shape (p, p), from released second moments."""
     mechanism, source = plan.mechanism, CounterRandomness(seed)
     if plan.radius is None:
-        return np.eye(data.n_features)
+        return plan.coordinates()
     # Each client's budget is split over its own rounds, which the selections tell, and these.
     releases = participations(plan.algorithm, data, source, plan.rounds)
     each = [
@@ -73,24 +69,6 @@ def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
     else:
         found = moments_of_sum(data, mechanism, plan.radius, max(each), source, honest=plan.honest)
     return plan.coordinates(*found)
-
-
-def _with_penalty(back: Array, objective: Objective) -> tuple[Array, Objective]:
-    """Coordinates in which the penalty is diagonal, and its curvature and the loss's bound add up
-    to the latter; and the objective in them.
-
-    With v those in which the loss's bound is a multiple kappa of the identity, ``w = back @ v``,
-    the penalty of w has in v the matrix P; turned by its eigenvectors, and every direction divided
-    by ``sqrt(1 + beta * delta / kappa)``, delta its eigenvalue, the sum is kappa again.
-    """
-    beta, kappa, p = objective.beta, objective.curvature, len(back)
-    if beta == 0:
-        return back, objective.changed(weights=None)
-    weights = np.ones(p) if objective.weights is None else np.array(objective.weights)
-    delta, turn = np.linalg.eigh(back.T @ (weights[:, None] * back))
-    delta = np.maximum(delta, 0.0)
-    grown = 1 + beta * delta / kappa
-    return back @ (turn / np.sqrt(grown)), objective.changed(weights=tuple(delta / grown))
 
 
 def _check(plan: PrivatePlan, data: FederatedData, public_scaling: bool) -> Any:
@@ -111,21 +89,15 @@ def _check(plan: PrivatePlan, data: FederatedData, public_scaling: bool) -> Any:
     return dataclasses.replace(plan.algorithm, mechanism=mechanism)
 
 
-def _watch(callback: Callback, back: Array) -> Callback:
+def _watch(callback: Callback, plan: PrivatePlan, back: Array) -> Callback:
     """`callback`, shown points of the columns."""
 
     def watch(info: RoundInfo) -> Any:
-        x = _back(info.x, back)
+        x = plan.in_columns(info.x, back)
         x.flags.writeable = False
         return callback(dataclasses.replace(info, x=x))
 
     return watch
-
-
-def _back(points: Array, back: Array) -> Array:
-    """Points (..., K * p) of the rounds' coordinates in those of the columns."""
-    shape = points.shape
-    return np.asarray((points.reshape(-1, len(back)) @ back.T).reshape(shape))
 
 
 def _in_columns(
@@ -136,7 +108,7 @@ def _in_columns(
     points = history["x"]
     if len(points) > 1:
         points = np.concatenate([points[:-1], plan.average(points[1:])[None]])
-    history["x"] = points = _back(points, back)
+    history["x"] = points = plan.in_columns(points, back)
     problem = make_problem(plan.algorithm, data, plan.objective)
     m = problem.n_clients
     with np.errstate(over="ignore", invalid="ignore"):
@@ -155,7 +127,8 @@ def _in_columns(
         "coordinates": back.tolist(),
     }  # fmt: skip
     return dataclasses.replace(
-        result, x=points[-1], W=_back(result.W, back), Z=_back(result.Z, back), history=history,
+        result, x=points[-1], W=plan.in_columns(result.W, back),
+        Z=plan.in_columns(result.Z, back), history=history,
         data=result.data | {"description": data.summary()},
         settings=result.settings | {"privacy": privacy},
     )  # fmt: skip

@@ -119,14 +119,18 @@ class PrivatePlan:
             return None
         return self.settings.radius * size_of_ones(self.n_features, self.mechanism.order)
 
-    def coordinates(self, values: ArrayLike, scales: ArrayLike) -> Array:
+    def coordinates(
+        self, values: ArrayLike | None = None, scales: ArrayLike | None = None
+    ) -> Array:
         """What turns columns into the coordinates of the rounds, from released second moments.
+
+        A penalty is diagonal in them, and its curvature a part of theirs.
 
         Parameters
         ----------
-        values : array_like of shape (m, p*(p+1)/2)
-            What clients sent, see `client_moments`.
-        scales : array_like of shape (m,)
+        values : array_like of shape (m, p*(p+1)/2), optional
+            What clients sent, see `client_moments`; nothing where `radius` is None.
+        scales : array_like of shape (m,), optional
             Of the noise in them.
 
         Returns
@@ -134,6 +138,8 @@ class PrivatePlan:
         ndarray of shape (p, p)
             Rows of ``A @ back`` are what the rounds see, and ``back @ v`` is a point v in columns.
         """
+        if values is None or scales is None:
+            return _with_penalty(np.eye(self.n_features), self.objective)
         scales = check_array("scales", scales, ndim=1)
         equal = self.algorithm.aggregation == "equal"
         weights = np.ones_like(scales) if equal else 1 / scales
@@ -142,7 +148,13 @@ class PrivatePlan:
         c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
         center = ens(values, c, weights)
         left = float(np.linalg.norm(shares * scales)) * noise_left(self.mechanism, weights, scales)
-        return coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)
+        back = coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)
+        return _with_penalty(back, self.objective)
+
+    def in_columns(self, points: ArrayLike, coordinates: ArrayLike) -> Array:
+        """Points (..., n) of the rounds' coordinates, as `coordinates` gave them, in columns."""
+        points, back = np.asarray(points, np.float64), np.asarray(coordinates)
+        return np.asarray((points.reshape(-1, len(back)) @ back.T).reshape(points.shape))
 
     def average(self, points: ArrayLike) -> Array:
         """The model, in the rounds' coordinates, of the points of all rounds, (rounds + 1, n)."""
@@ -291,6 +303,24 @@ def plan(
         algorithm, math.ceil(chosen.rounds / rho), chosen, sizes.astype(np.int64), n, loss, level,
         deviation, rise, trust, honest,
     )  # fmt: skip
+
+
+def _with_penalty(back: Array, objective: Objective) -> Array:
+    """Coordinates in which the penalty is diagonal, and its curvature and the loss's bound add up
+    to the latter.
+
+    With v those in which the loss's bound is a multiple kappa of the identity, ``w = back @ v``,
+    the penalty of w has in v the matrix P; turned by its eigenvectors, and every direction divided
+    by ``sqrt(1 + beta * delta / kappa)``, delta its eigenvalue, the sum is kappa again.
+    """
+    beta, kappa, p = objective.beta, objective.curvature, len(back)
+    if beta == 0:
+        return back
+    weights = np.ones(p) if objective.weights is None else np.array(objective.weights)
+    delta, turn = np.linalg.eigh(back.T @ (weights[:, None] * back))
+    delta = np.maximum(delta, 0.0)
+    grown = 1 + beta * delta / kappa
+    return np.asarray(back @ (turn / np.sqrt(grown)))
 
 
 def _objective(objective: str | Objective) -> Objective:

@@ -43,7 +43,7 @@ def client(
 
 def train(one: PrivateClient, rounds: int) -> None:
     for tau in range(rounds):
-        one.train(np.zeros(one._problem.n_parameters), tau)
+        one.train(np.zeros(one._rows.problem.n_parameters), tau)
 
 
 @pytest.mark.parametrize("moments", [0, 2])
@@ -52,7 +52,7 @@ def test_uploads_that_were_not_made_are_another_federation_s(law, moments, tmp_p
     delta = 0.0 if law is LaplaceMechanism else 1e-6
     one = client(tmp_path / "0", law)
     train(one, 3)
-    z = float(one._plan.multipliers[0])
+    z = one._rows.multiplier
     assert one.account == Account().add(law.name, z, 3) == ledger_account(tmp_path / "0")
     # Other columns, rounds and clip, another place among the clients, another name of the ledger.
     options: Any = {"columns": 2, "uploads": 4, "clip": 0.5, "moments": moments, "index": 2}
@@ -62,7 +62,7 @@ def test_uploads_that_were_not_made_are_another_federation_s(law, moments, tmp_p
     assert 1.0 - 1e-12 < two.spent.total <= 1.0
     # 5 of 8 uploads were left: in epsilon, or in its square.
     share = (4 + moments) / 5 * 8 if law is LaplaceMechanism else ((4 + moments) / 5 * 8) ** 0.5
-    assert two._plan.multipliers[0] == pytest.approx(
+    assert two._rows.multiplier == pytest.approx(
         share * z / (8 if law is LaplaceMechanism else 8**0.5), rel=1e-9
     )
     sizes = {one.train(np.zeros(N), 2).scale, two.train(np.zeros(2), 0).scale}
@@ -73,7 +73,7 @@ def test_uploads_that_were_not_made_are_another_federation_s(law, moments, tmp_p
         two.train(np.zeros(2), 9)
     assert 1.0 - 1e-9 < two.account.epsilon(delta) <= 1.0 + 1e-15
     assert two.account == one.account + Account.of(
-        two._mechanism, float(two._plan.multipliers[0]), 4 + moments
+        two._mechanism, two._rows.multiplier, 4 + moments
     )
     assert two.guarantee.startswith("each client: epsilon <= 1 ")
     assert two.guarantee.endswith("replace-one, with what it spent in federations before")
@@ -110,7 +110,7 @@ def test_a_closed_ledger_repeats_its_last_upload_and_makes_none(tmp_path):
     for after in (tmp_path / "0", None):
         again = client(tmp_path / "1", after=after)
         assert again.spent == two.spent and again.account == two.account
-        assert again._plan.multipliers[0] == two._plan.multipliers[0]
+        assert again._rows.multiplier == two._rows.multiplier
     (tmp_path / "0").unlink()  # what it had is in the next one
     assert client(tmp_path / "1", after=tmp_path / "0").account == two.account
     with pytest.raises(ValueError, match=r"path holds a ledger with after = '.*/0', got '.*/3'"):
@@ -162,7 +162,7 @@ def test_laplace_uploads_at_a_delta_leave_what_their_losses_say(tmp_path):
     one = client(tmp_path / "0", uploads=40, **options)
     train(one, 2)
     two = client(tmp_path / "1", uploads=20, after=tmp_path / "0", **options)
-    z = float(two._plan.multipliers[0])
+    z = two._rows.multiplier
     both = one.account + Account().add("laplace", z, 20)
     assert 2.0 * 0.99 < both.epsilon(1e-5, method="pld") <= 2.0 < both.pure
     assert two.spent.total <= 2.0 and two.spent.epsilon < one.spent.total

@@ -20,6 +20,7 @@ from scipy import stats
 from fedepm_fast import FedEPM, run
 from fedepm_fast._common import files as _files
 from fedepm_fast.federation._ledger import Entry, Ledger
+from fedepm_fast.federation._private_rows import PrivateRows
 from fedepm_fast.federation.client import PrivateClient, UploadRefused
 from fedepm_fast.federation.server import Server
 from fedepm_fast.mechanisms import FOR_ROUNDING
@@ -383,10 +384,10 @@ def test_threads_with_one_ledger_get_one_upload(tmp_path):
 
 @pytest.mark.parametrize("way", ["removed", "replaced"])
 def test_a_client_whose_lock_is_gone_hands_out_no_second_upload(way, tmp_path, monkeypatch):
-    one, compute = client(tmp_path / "0"), PrivateClient._upload
+    one, compute = client(tmp_path / "0"), PrivateRows.upload
     others, written = [], []
 
-    def meanwhile(self: PrivateClient, *given: Any) -> Any:
+    def meanwhile(self: PrivateRows, *given: Any) -> Any:
         entry = compute(self, *given)
         monkeypatch.undo()
         (tmp_path / "0.lock").unlink()
@@ -396,7 +397,7 @@ def test_a_client_whose_lock_is_gone_hands_out_no_second_upload(way, tmp_path, m
         written.append((tmp_path / "0").read_bytes())
         return entry
 
-    monkeypatch.setattr(PrivateClient, "_upload", meanwhile)
+    monkeypatch.setattr(PrivateRows, "upload", meanwhile)
     mine = one.train(np.zeros(N), 0)
     np.testing.assert_array_equal(mine.values, others[0].values)
     assert mine.scale == others[0].scale
@@ -454,8 +455,8 @@ one.train(np.zeros(N), 0)
             assert not [*tmp_path.glob(".*")]
     kept = tmp_path / ".0.abcdefgh.abcdefgh"  # of the ledger "0.abcdefgh"
     kept.touch()
-    compute = one._upload
-    one._upload = lambda *given: [*tmp_path.glob(".*")] == [kept] and compute(*given)  # type: ignore
+    compute = one._rows.upload
+    one._rows.upload = lambda *given: [*tmp_path.glob(".*")] == [kept] and compute(*given)  # type: ignore
     one.train(np.zeros(N), 0)
     assert [*tmp_path.glob(".*")] == [kept]
     assert stat.S_IMODE((tmp_path / "0").stat().st_mode) == 0o600

@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 from problems import small_data
 from scipy import stats
 
-from fedepm_fast import FedEPM
+from fedepm_fast import FedEPM, Logistic
 from fedepm_fast._common import files as _files
 from fedepm_fast.federation.client import PrivateClient, UploadRefused
+from fedepm_fast.federation.server import Server
 from fedepm_fast.mechanisms import (
     client_moments,
     coordinates,
     moments_change,
     unpack,
 )
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
+from fedepm_fast.privacy._settings import Settings
 
 M, N, MOMENTS, ROUNDS = 4, 3, 5, 3
 Q = N * (N + 1) // 2
@@ -93,8 +95,9 @@ def test_a_round_in_coordinates_is_that_of_rows_moved_and_clipped_there(law, eps
         assert (norms > 2.0).any()
         rows = rows * np.minimum(1, 2.0 / norms)[:, None]
         g = rows.T @ (1 / (1 + np.exp(-rows @ x)) - b) / len(b)
-        # The penalty that is there by default, of 1e-3 over the rows.
-        g += one._raw.reg[0] * x
+        # The penalty that is there by default, of 1e-3 over the rows: its diagonal.
+        penalty = np.ones(N) if matrix is None else np.diag(matrix.T @ matrix)
+        g += one._rows.raw.reg[0] * penalty * x
         upload, scale = one.train(x, tau, matrix)
         assert scale < 1e-6
         np.testing.assert_allclose(upload, x - g / 0.5, atol=60 * scale + 1e-7)
@@ -165,7 +168,7 @@ def test_rows_of_any_size_are_within_the_clip_in_any_coordinates(size, law, tmp_
     one = client(tmp_path / "0", algorithm=algorithm(law, 1e9), rows=rows, labels=[1, 0, 1])
     assert np.isfinite(one.moments(1.0).values).all()
     one.train(np.zeros(N), 0, size * B)
-    clipped = one._problem.data.features.astype(np.longdouble)
+    clipped = one._rows.problem.data.features.astype(np.longdouble)
     norms = np.linalg.norm(clipped, ord=one.algorithm.mechanism.order, axis=1)  # type: ignore
     assert (norms <= 2.0).all() and norms[0] == pytest.approx(2.0, rel=1e-9)
 
@@ -227,6 +230,47 @@ def test_a_kill_at_any_moment_spends_nothing_twice(events, calls):
         for step in steps[len(seen) :]:  # it goes on
             perform(one, *step)
         assert one.spent.uploads <= MOMENTS + ROUNDS
+
+
+@pytest.mark.parametrize("delta, beta", [(1e-6, 0.0), (1e-6, 0.1), (0.0, 0.0)])
+@pytest.mark.parametrize("moments", [0, 4])
+def test_a_planned_federation_of_clients_ends_where_the_planned_run_does(
+    delta, beta, moments, tmp_path
+):
+    planned = plan(
+        1e13 if delta else 1e9, DATA.client_sizes, N, delta=delta,
+        objective=Logistic(beta=beta, regularizer="beta"),
+        settings=Settings(moments, 12, 4, 1.5, 0.9, 0.8, 0.3),
+    )  # fmt: skip
+    clients = [
+        client(
+            tmp_path / f"{i}", i, algorithm=planned.algorithm, objective=planned.objective,
+            uploads=planned.rounds,
+        )
+        for i in range(M)
+    ]  # fmt: skip
+    back = planned.coordinates()
+    if planned.radius is not None:
+        back = planned.coordinates(
+            *zip(*[one.moments(planned.radius) for one in clients], strict=True)
+        )
+    server, points = Server(planned.algorithm, M, N), []
+    for i, one in enumerate(clients):
+        assert server.join(i, one.join(np.zeros(N)).values)
+    for _ in range(planned.rounds):
+        tau, x, chosen = server.open_round()
+        points.append(x)
+        for i in chosen.tolist():
+            upload, scale = clients[i].train(x, tau, back)
+            assert server.receive(tau, i, upload, scale=scale)
+        server.close_round()
+    w = planned.in_columns(planned.average([*points, server.x]), back)
+    expected = planned.run(DATA, seed=2**40, engine="reference")
+    assert np.abs(expected.x).max() > 0.1
+    # Noise of so large a budget is about 1e-6; Laplace noise has moments apart by more.
+    np.testing.assert_allclose(w, expected.x, atol=1e-4)
+    spent = clients[0].spent
+    assert spent.uploads == spent.planned == 12 + moments and spent.epsilon == spent.total
 
 
 def test_the_server_has_coordinates_of_what_clients_sent(tmp_path):
