@@ -42,7 +42,7 @@ STARTS = ("own", "released", "broadcast")
 AGGREGATIONS = ("equal", "uploaded", "inverse_variance", "inverse_deviation")
 
 #: The power of the noise's inverse scale by which uploads are weighed.
-_BY_NOISE = {"inverse_deviation": 1.0, "inverse_variance": 2.0}
+BY_NOISE = {"inverse_deviation": 1.0, "inverse_variance": 2.0}
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ class FedEPM(Algorithm):
         resolved = super().resolve(problem)
         if self.mechanism is not None:
             mechanism = self.mechanism.resolve(problem.n_samples, problem.n_parameters)
+            if mechanism.budgets is not None:
+                mechanism.given(np.zeros(problem.n_clients, np.int64))  # one for each
             resolved = dataclasses.replace(resolved, mechanism=mechanism)
         m, rho = problem.n_clients, self.participation
         eta = self.eta if self.eta is not None else (0.02 * m + 1) * (rho + 0.1) * 1e-5
@@ -162,7 +164,7 @@ class FedEPM(Algorithm):
     def constants(self, n: int, plan: PrivacyPlan | None) -> Constants:
         found = Constants(
             *self.weights, self.c, self.alpha, STARTS.index(str(self.start)),
-            _BY_NOISE.get(str(self.aggregation), 0.0), self.noise_l1,
+            BY_NOISE.get(str(self.aggregation), 0.0), self.noise_l1,
         )  # fmt: skip
         if plan is None:
             return found

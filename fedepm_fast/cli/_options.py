@@ -57,8 +57,9 @@ CHOICES = {
 
 SCALE = Parameter("scale", True, "bool", "Scale the columns to unit norm")
 
-#: Fields that are no options of their own: choices, what the loss says, and what a file says.
-_NO_OPTIONS = frozenset({*CHOICES, "scale", "task", "name", "ids", "source"})
+#: Fields that are no options of their own: choices, what the loss says, what a file says, and what
+#: is one for each client.
+_NO_OPTIONS = frozenset({*CHOICES, "scale", "task", "name", "ids", "source", "budgets"})
 
 
 def of_group(group: str) -> dict[str, Parameter]:

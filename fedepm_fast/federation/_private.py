@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ class PrivateClient:
     ----------
     algorithm : FedEPM
         With a mechanism whose `clip` is given. The server's must have the same parameters and
-        clip; the budget is the client's own.
+        clip; the budget is the client's own, or of the mechanism's `budgets` that of its index.
     features : array_like or sparse of shape (d, n)
         The client's rows. They are clipped to ``clip / objective.slope_in(order)``; with
         ``neighbours="client"`` they are not, but what the local steps make of them is.
@@ -124,10 +125,11 @@ class PrivateClient:
         self.largest_jump = check_int("largest_jump", largest_jump, low=1)
         labels = check_array("labels", labels, ndim=1)
         data = FederatedData(features, labels, np.array([len(labels)]))
-        self.algorithm = resolve(algorithm, m, data.n_features)
-        mechanism = self.algorithm.mechanism
-        if mechanism is None:
+        resolved = resolve(algorithm, m, data.n_features)
+        if resolved.mechanism is None:
             raise ValueError("algorithm must have a mechanism; without one use Client")
+        mechanism = resolved.mechanism.of_client(self.index)
+        self.algorithm = replace(resolved, mechanism=mechanism)
         if not mechanism.is_checked():
             raise ValueError(
                 f"mechanism {mechanism.name!r} is one of your own, whose account nobody has "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from .._common.declared import check_own_fields
 from .._common.docstrings import inherit_parameters
 from .._common.parameters import check_fields, choice, flag, integer, param, real
 from .._common.registry import Registry
+from .._common.validation import check_array
 
 if TYPE_CHECKING:
     from ..randomness import Randomness
@@ -113,6 +114,8 @@ class Mechanism:
     neighbours : {"record", "client"}
         What is hidden: each record of a client, whose number of records is public; or all of its
         records together, their number too, of any loss.
+    budgets : array_like of shape (m,), optional
+        What each client may spend, where they differ; `total_epsilon` is the largest of them.
     """
 
     total_epsilon: float | None = param(
@@ -142,6 +145,9 @@ class Mechanism:
         "record", check=choice(RELATIONS), kw_only=True,
         help="private: hide each record, or all records of a client together",
     )  # fmt: skip
+    budgets: tuple[float, ...] | None = param(
+        None, kw_only=True, help="private: what each client may spend, where they differ"
+    )
 
     #: What records and commands call it.
     name: ClassVar[str]
@@ -168,6 +174,24 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.budgets is not None:
+            budgets = check_array("budgets", self.budgets, ndim=1)
+            if len(budgets) == 0 or not (budgets > 0).all():
+                raise ValueError(f"budgets must be above 0, one for each client, got {budgets}")
+            most = float(budgets.max())
+            if self.total_epsilon not in (None, most):
+                raise ValueError(
+                    f"total_epsilon must be the largest of the budgets, {most:g}, "
+                    f"got {self.total_epsilon!r}"
+                )
+            object.__setattr__(self, "budgets", tuple(budgets.tolist()))
+            object.__setattr__(self, "total_epsilon", most)
+
+    def of_client(self, i: int) -> Self:
+        """This mechanism as client i has it, with the budget of its own."""
+        if self.budgets is None:
+            return self
+        return dataclasses.replace(self, total_epsilon=self.budgets[i], budgets=None)
 
     def resolve(self, samples: int, features: int) -> Mechanism:
         """This mechanism with its clip filled in."""
@@ -185,7 +209,7 @@ class Mechanism:
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records; without what they had not before,
         where there is none of it."""
-        left_out = {"moments": 0, "neighbours": "record"}
+        left_out = {"moments": 0, "neighbours": "record", "budgets": None}
         found = {"name": self.name, **dataclasses.asdict(self)}
         return {k: v for k, v in found.items() if k not in left_out or v != left_out[k]}
 
@@ -233,11 +257,21 @@ class Mechanism:
         assert self.total_epsilon is not None
         return self.total_epsilon
 
+    def given(self, uploads: NDArray[np.int64]) -> Array:
+        """Epsilon that each client is given, one of so many uploads each, shape (m,)."""
+        if self.budgets is None:
+            return np.array([self.stated(k) for k in uploads.tolist()])
+        if len(self.budgets) != len(uploads):
+            raise ValueError(
+                f"budgets must be one for each of the {len(uploads)} clients, got "
+                f"{len(self.budgets)}"
+            )
+        return np.array(self.budgets)
+
     def noise_multipliers(self, participations: NDArray[np.int64]) -> Array:
         """Scale of the noise over the sensitivity, for each client's number of uploads."""
-        counts, where = np.unique(np.maximum(participations, 1), return_inverse=True)
-        each = [self.noise_multiplier(self.stated(int(k)), int(k)) for k in counts]
-        return np.array(each)[where.reshape(-1)]
+        made = np.maximum(participations, 1)
+        return each_pair(self.noise_multiplier, self.given(made), made)
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
         """Epsilon that each client has spent after so many uploads, shape (m,).
@@ -248,10 +282,10 @@ class Mechanism:
 
 
 def each_pair(
-    account: Callable[[float, int], float], multipliers: Array, uploads: NDArray[np.int64]
+    account: Callable[[float, int], float], of_each: Array, uploads: NDArray[np.int64]
 ) -> Array:
-    """What `account` says of each client, asked once for those that are alike."""
-    pairs, where = np.unique(np.stack([multipliers, uploads]), axis=1, return_inverse=True)
+    """What `account` says of each client's number and uploads, asked once for those alike."""
+    pairs, where = np.unique(np.stack([of_each, uploads]), axis=1, return_inverse=True)
     return np.array([account(float(z), int(k)) for z, k in pairs.T])[where.reshape(-1)]
 
 

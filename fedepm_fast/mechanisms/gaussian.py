@@ -88,7 +88,7 @@ class GaussianMechanism(Mechanism):
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
         epsilon = each_pair(lambda z, k: gaussian_epsilon(z, self.delta, k), multipliers, uploads)
-        total, asked = float(self.total_epsilon or 0), self.noise_multipliers(uploads)
+        total, asked = self.given(uploads), self.noise_multipliers(uploads)
         # The inverse of the curve is found from above: within a plan the budget itself is nearer.
         found = np.where(multipliers >= asked, np.minimum(epsilon, total), epsilon)
         return np.where((multipliers == asked) & (uploads > 0), total, found)

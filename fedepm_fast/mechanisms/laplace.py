@@ -115,20 +115,21 @@ class LaplaceMechanism(Mechanism):
         elif self.delta:
             return super().noise_multipliers(participations)
         else:
-            exact = np.maximum(participations, 1) / self.stated(1)
+            exact = np.maximum(participations, 1) / self.given(participations)
         # Rounded up: a client spends no more than its budget.
         return np.nextafter(exact, np.inf)
 
     def spent(self, multipliers: Array, uploads: NDArray[np.int64]) -> Array:
-        each, total = self.epsilon_per_round, self.total_epsilon
+        each = self.epsilon_per_round
         if self.delta:
             found, slack = super().spent(multipliers, uploads), LAPLACE_SLACK
         elif each is not None:
             return each_pair(lambda _, k: _times(k, each), multipliers, uploads)
         else:
             found, slack = uploads / multipliers, 1e-15
-        if total is None:
+        if each is not None:
             return found
+        total = self.given(uploads)
         # The noise, found by a search or rounded up, leaves so little of the budget.
         return np.where((total * (1 - slack) <= found) & (found <= total), total, found)
 

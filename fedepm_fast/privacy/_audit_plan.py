@@ -60,7 +60,7 @@ class Plan(Claim):
     def __init__(self, algorithm: FedEPM, rounds: int, features: int, records: int) -> None:
         mechanism = algorithm.mechanism
         assert mechanism is not None
-        mechanism = mechanism.resolve(records, features)
+        mechanism = dataclasses.replace(mechanism, budgets=None).resolve(records, features)
         assert mechanism.clip is not None
         super().__init__(mechanism, rounds)
         self.clip = mechanism.clip

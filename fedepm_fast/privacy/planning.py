@@ -29,6 +29,7 @@ from .._common.validation import (
 )
 from ..algorithms import FedEPM
 from ..algorithms._operators import ens
+from ..algorithms.fedepm import BY_NOISE
 from ..callbacks import Callback
 from ..data import FederatedData
 from ..losses import REGULARIZERS, Objective, as_objective
@@ -47,6 +48,9 @@ Array = NDArray[np.float64]
 _MU0 = 1e-9
 #: Curvature of the loss along a margin where most rows are, beside its bound.
 _TYPICAL = 0.6
+#: Deviation of clients' mean gradients, in each of whitened columns, that weights reckon with: a
+#: fifth of what that of a single row is at most.
+_APART = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +145,7 @@ class PrivatePlan:
         if values is None or scales is None:
             return _with_penalty(np.eye(self.n_features), self.objective)
         scales = check_array("scales", scales, ndim=1)
-        equal = self.algorithm.aggregation == "equal"
-        weights = np.ones_like(scales) if equal else 1 / scales
+        weights = (1 / scales) ** BY_NOISE.get(str(self.algorithm.aggregation), 0.0)
         shares = weights / weights.sum()
         # As points are: where it is Laplace noise, ENS has less of it than the mean.
         c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
@@ -202,7 +205,7 @@ class PrivatePlan:
 
 
 def plan(
-    total_epsilon: float | None = None,
+    total_epsilon: float | ArrayLike | None = None,
     client_sizes: ArrayLike = (),
     n_features: int = 0,
     *,
@@ -219,7 +222,7 @@ def plan(
 
     Parameters
     ----------
-    total_epsilon : float
+    total_epsilon : float or array_like of shape (m,)
         What each client may spend, above 0.
     client_sizes : array_like of shape (m,)
         Rows of each client.
@@ -276,9 +279,14 @@ def plan(
     if slope is None:
         raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
     whole = slope * _whole(mechanism.order, n)
-    weights = sizes if client_weight == "size" else np.ones_like(sizes)
-    upload = _upload(mechanism, sizes, whole, client_weight)
-    upload *= noise_left(mechanism, weights, 1 / sizes)
+    # Of each client's noise in its gradient, if it uploads once, and how that enters the mean.
+    noise = 2 * whole / sizes * mechanism.noise_multipliers(np.ones(len(sizes), np.int64))
+    aggregation = "inverse_deviation" if client_weight == "size" else "equal"
+    if client_weight == "size" and trust == TRUSTED[0]:
+        aggregation = _aggregation(noise, sizes)
+    weights = (1 / noise) ** BY_NOISE.get(aggregation, 0.0)
+    upload = DEVIATION[mechanism.order] * float(np.linalg.norm(weights * noise) / weights.sum())
+    upload *= noise_left(mechanism, weights, noise)
     if trust != TRUSTED[0]:
         m0 = clients_per_round(rho, len(sizes))
         upload *= math.sqrt(m0 / clients_per_round(honest, m0) / len(sizes)) / rho
@@ -290,7 +298,7 @@ def plan(
         mechanism=dataclasses.replace(mechanism, clip=clip, moments=chosen.moments),
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=rho, step="1",
         start="broadcast",
-        aggregation="inverse_deviation" if client_weight == "size" else "equal",
+        aggregation=aggregation,
         noise_l1=noise_l1_for(mechanism, weights),
     )  # fmt: skip
     epsilon, releases = mechanism.total_epsilon, chosen.rounds + chosen.moments
@@ -339,11 +347,15 @@ def _objective(objective: str | Objective) -> Objective:
 
 def _mechanism(total_epsilon: Any, delta: Any) -> Mechanism:
     """Gaussian noise, or Laplace noise where delta is 0."""
-    epsilon = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_high=True)
+    given: dict[str, Any] = {}
+    if np.ndim(total_epsilon):
+        given["budgets"] = check_array("total_epsilon", total_epsilon, ndim=1)
+    else:
+        given["total_epsilon"] = check_real("total_epsilon", total_epsilon, low=0.0, open_low=True)
     if delta:
-        return GaussianMechanism(total_epsilon=epsilon, delta=delta)
-    return LaplaceMechanism(total_epsilon=epsilon)
+        return GaussianMechanism(**given, delta=delta)
+    return LaplaceMechanism(**given)
 
 
 def _check_sums(mechanism: Mechanism, client_weight: str) -> None:
@@ -351,6 +363,10 @@ def _check_sums(mechanism: Mechanism, client_weight: str) -> None:
     if not isinstance(mechanism, GaussianMechanism):
         raise ArgumentValueError(
             "delta", "must be above 0 for trust='secure-sum', whose noise is Gaussian"
+        )
+    if mechanism.budgets is not None:
+        raise ArgumentValueError(
+            "total_epsilon", "must be one number for trust='secure-sum', whose noise is of all"
         )
     if client_weight != "size":
         raise ArgumentValueError(
@@ -364,17 +380,21 @@ def _whole(order: int, n: int) -> float:
     return n if order == 1 else math.sqrt(n)
 
 
-def _upload(
-    mechanism: Mechanism, sizes: NDArray[np.float64], clip: float, client_weight: str
-) -> float:
-    """Deviation of the noise in the mean gradient, if each client uploads once."""
-    assert mechanism.total_epsilon is not None
-    each = mechanism.noise_multiplier(mechanism.total_epsilon, 1) * DEVIATION[mechanism.order]
-    if client_weight == "size":
-        spread = math.sqrt(len(sizes)) / sizes.sum()
-    else:
-        spread = math.sqrt((1 / sizes**2).sum()) / len(sizes)
-    return float(2 * clip * each * spread)
+def _aggregation(noise: Array, sizes: Array) -> str:
+    """How uploads weigh: by the inverse variance of their noise, which leaves least of it, unless
+    those of much noise, whom it nearly leaves out, are too different from the others.
+
+    Compared is the mean square error of a mean of gradients with weights p, of noise, of the rows
+    that clients happen to have, and of what they have in common where that is not what all have.
+    """
+
+    def error(power: float) -> float:
+        p = (1 / noise) ** power
+        p = p / p.sum()
+        own = noise**2 + 0.25 / sizes
+        return float(p**2 @ own + _APART**2 * ((p - sizes / sizes.sum()) ** 2).sum())
+
+    return min(("inverse_deviation", "inverse_variance"), key=lambda name: error(BY_NOISE[name]))
 
 
 def _of_average(left: float, rounds: int, kept: int) -> float:
