@@ -283,7 +283,7 @@ def plan(
     noise = 2 * whole / sizes * mechanism.noise_multipliers(np.ones(len(sizes), np.int64))
     aggregation = "inverse_deviation" if client_weight == "size" else "equal"
     if client_weight == "size" and trust == TRUSTED[0]:
-        aggregation = _aggregation(noise, sizes)
+        aggregation = _aggregation(mechanism, noise, sizes)
     weights = (1 / noise) ** BY_NOISE.get(aggregation, 0.0)
     upload = DEVIATION[mechanism.order] * float(np.linalg.norm(weights * noise) / weights.sum())
     upload *= noise_left(mechanism, weights, noise)
@@ -380,18 +380,20 @@ def _whole(order: int, n: int) -> float:
     return n if order == 1 else math.sqrt(n)
 
 
-def _aggregation(noise: Array, sizes: Array) -> str:
-    """How uploads weigh: by the inverse variance of their noise, which leaves least of it, unless
-    those of much noise, whom it nearly leaves out, are too different from the others.
+def _aggregation(mechanism: Mechanism, noise: Array, sizes: Array) -> str:
+    """How uploads weigh: by the inverse variance of their noise, of which the mean then has least,
+    unless those of much noise, whom it nearly leaves out, are too different from the others. In
+    ENS the inverse deviation of Laplace noise leaves less.
 
-    Compared is the mean square error of a mean of gradients with weights p, of noise, of the rows
+    Compared is the mean square error of the server's gradient with weights p, of noise, of the rows
     that clients happen to have, and of what they have in common where that is not what all have.
     """
 
     def error(power: float) -> float:
         p = (1 / noise) ** power
         p = p / p.sum()
-        own = noise**2 + 0.25 / sizes
+        left = DEVIATION[mechanism.order] * noise_left(mechanism, p, noise)
+        own = (left * noise) ** 2 + 0.25 / sizes
         return float(p**2 @ own + _APART**2 * ((p - sizes / sizes.sum()) ** 2).sum())
 
     return min(("inverse_deviation", "inverse_variance"), key=lambda name: error(BY_NOISE[name]))

@@ -111,6 +111,8 @@ def test_clients_of_much_noise_are_nearly_left_out_where_noise_is_all_there_is()
     # As if the other half, of ten times the noise, were hardly there.
     half = plan(0.5, sizes[:50], 5, settings=planned.settings)
     assert 0.99 < planned.deviation / half.deviation < 1
+    # Where the server's is not the mean, the inverse deviation leaves less of Laplace noise.
+    assert plan(budgets, sizes, 5, delta=0.0).algorithm.aggregation == "inverse_deviation"
     # Of so many rows noise is little, and who spends more must not stand for all.
     assert plan(budgets * 40, sizes * 400, 5).algorithm.aggregation == "inverse_deviation"
 
