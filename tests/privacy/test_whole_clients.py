@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from problems import small_data
 
 from fedepm_fast import FedEPM, FederatedData, Poisson, Problem, ScalarLoss, run
+from fedepm_fast._common import files as _files
 from fedepm_fast.algorithms import AtClients
+from fedepm_fast.federation.client import PrivateClient
 from fedepm_fast.guarantees import SIMULATED
-from fedepm_fast.mechanisms import FOR_ROUNDING, clip_moves
+from fedepm_fast.mechanisms import FOR_ROUNDING, client_moments, clip_moves, simulate_moments
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
 from fedepm_fast.privacy.audit import audit
 from fedepm_fast.randomness import CounterRandomness
@@ -187,3 +189,60 @@ def test_the_attack_comes_close_and_finds_missing_noise(kind, start, monkeypatch
 
     monkeypatch.setattr(FedEPM, "plan", divided)
     assert audit(algorithm, **options).broken
+
+
+@pytest.fixture
+def no_disk(monkeypatch):
+    """The order of writing is tested elsewhere; waiting for the disk adds nothing."""
+    monkeypatch.setattr(_files.os, "fsync", lambda handle: None)
+
+
+@BOTH
+def test_a_private_client_hides_all_of_its_rows(kind, tmp_path, no_disk):
+    pytest.importorskip("opendp")
+    algorithm = FedEPM(mechanism=whole(kind), start="broadcast", participation=1.0)
+    moved, sizes = [], (1, 7)
+    for i, d in enumerate(sizes):
+        # Rows so large that their gradients overflow, and rows of nothing.
+        rows = np.full((d, 2), 1e200 if i else 0.0)
+        member = PrivateClient(
+            algorithm, rows, np.ones(d), objective="least_squares", index=i, clients=2,
+            uploads=2, path=tmp_path / f"{i}",
+        )  # fmt: skip
+        member.join(np.zeros(2))
+        values, scale = member.train(np.array([1.0, 2.0]), 0)
+        moved.append(values - [1.0, 2.0])
+        # The scale is of the clip alone, not of sizes or rows.
+        multiplier = algorithm.mechanism.noise_multiplier(2.0, 2)
+        assert scale == pytest.approx(2 * 0.3 * multiplier, rel=1e-4)
+        assert "for all records of a client together" in member.guarantee
+        assert member.spent.total == 2.0
+    # Noise beyond 60 scales has a probability below 1e-24.
+    assert np.abs(moved).max() < 0.3 + 60 * scale
+
+
+def test_second_moments_of_whole_clients_move_as_one_record_does():
+    data = small_data(m=3, n=2)
+    of_records = GaussianMechanism(total_epsilon=1.0)
+    of_clients = GaussianMechanism(total_epsilon=1.0, neighbours="client")
+    np.testing.assert_array_equal(of_records.units(data.client_sizes), data.client_sizes)
+    np.testing.assert_array_equal(of_clients.units(data.client_sizes), 1)
+    source = CounterRandomness(SECRET)
+    (_, records), (values, scales) = (
+        simulate_moments(data, of, 2.0, np.ones(3), source) for of in (of_records, of_clients)
+    )
+    np.testing.assert_allclose(records * data.client_sizes, scales, rtol=1e-9)
+    np.testing.assert_allclose(scales, 2**0.5 * 4.0 * (1 + FOR_ROUNDING), rtol=1e-9)
+    assert values.shape == (3, 3)
+    # Any two clients: all rows along one axis, and all along another.
+    rng = np.random.default_rng(0)
+    apart = [
+        np.linalg.norm(np.subtract(*(
+            client_moments(rng.normal(size=(k, 2)) * 10.0 ** rng.integers(-1, 3), 2.0, 2)
+            for k in rng.integers(1, 6, 2)
+        )))
+        for _ in range(300)
+    ]  # fmt: skip
+    assert max(apart) <= scales[0]
+    axes = [client_moments(np.eye(2)[[j, j]] * 9, 2.0, 2) for j in (0, 1)]
+    assert np.linalg.norm(axes[0] - axes[1]) == pytest.approx(2**0.5 * 4.0, rel=1e-12)
