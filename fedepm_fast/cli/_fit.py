@@ -143,6 +143,15 @@ def fit(
             metavar="FILE",
         ),
     ] = None,
+    label_bounds: Annotated[
+        str | None,
+        typer.Option(
+            help="With --total-epsilon, for a regression: least and largest label there can be.",
+            metavar="LOW,HIGH",
+        ),
+    ] = None,
+    trust: options.Trust = None,
+    honest: options.Honest = None,
     errors: Annotated[
         str | None,
         typer.Option(
@@ -201,6 +210,7 @@ def fit(
             class_weight=class_weight, participation=participation, preparation=prepared,
             holdout=holdout, seed=seed, max_rounds=max_rounds, tol=tol, start=begun,
             callback=rounds, total_epsilon=total_epsilon, delta=privacy_delta,
+            label_bounds=_bounds(label_bounds), trust=trust, honest=honest,
         )  # fmt: skip
     text = summary_of(model, errors, level)
     paths: list[Path] = []
@@ -273,6 +283,17 @@ def _public(path: Path | None) -> Prepared:
     except ValueError as error:
         raise ValueError(f"public must be a file of JSON, but {path} is none: {error}") from None
     return Preparation.public(columns)
+
+
+def _bounds(text: str | None) -> Any:
+    """Two numbers separated by a comma."""
+    if text is None:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise ValueError(f"label_bounds must be LOW,HIGH, got {text!r}") from None
+    return low, high
 
 
 def _objective(name: str | None, delta: float | None) -> Any:

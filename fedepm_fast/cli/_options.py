@@ -25,6 +25,23 @@ Private = Annotated[
     bool,
     typer.Option("--private", help="FedEPM with noise on the sensitivity, see --mechanism."),
 ]
+Trust = Annotated[
+    str | None,
+    typer.Option(
+        help="Private: clients, where nobody else is trusted, or secure-sum, where the server sees "
+        "sums only.",
+        show_default="clients",
+        metavar="WHOM",
+    ),
+]
+Honest = Annotated[
+    float | None,
+    typer.Option(
+        help="With --trust secure-sum: share of the clients that is honest.",
+        show_default="0.5",
+        metavar="SHARE",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

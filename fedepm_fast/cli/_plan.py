@@ -38,6 +38,8 @@ def plan(
     client_weight: Annotated[
         str, typer.Option(help="size: all rows count alike; equal: all clients.")
     ] = "size",
+    trust: options.Trust = None,
+    honest: options.Honest = None,
     json: options.Json = False,
     **given: Any,
 ) -> None:
@@ -55,7 +57,7 @@ def plan(
     sizes = np.diff(np.arange(m + 1) * d // m)
     made = planned(
         common.make_mechanism(given), sizes, columns, common.make_objective(given), given,
-        participation=participation, client_weight=client_weight,
+        participation=participation, client_weight=client_weight, trust=trust, honest=honest,
     )  # fmt: skip
     print(json_module.dumps(record_of(made), allow_nan=False) if json else made)
 
@@ -71,6 +73,7 @@ def planned(
     """The plan of these public numbers; without a penalty unless --beta is given."""
     from ..privacy import plan as plan_of
 
+    others = {name: value for name, value in others.items() if value is not None}
     beta = {"beta": objective.beta if "beta" in given else 0.0, "regularizer": "beta"}
     return plan_of(
         mechanism=mechanism, client_sizes=sizes, n_features=columns,
@@ -83,8 +86,8 @@ def record_of(made: PrivatePlan) -> dict[str, Any]:
     return {
         "algorithm": made.algorithm.describe(), "objective": made.objective.describe(),
         "clients": len(made.client_sizes), "rows": int(made.client_sizes.sum()),
-        "columns": made.n_features, "rounds": made.rounds, "kept": made.kept,
-        "level": made.level, "deviation": made.deviation, "rise": made.rise,
+        "columns": made.n_features, "rounds": made.rounds, "kept": made.kept, "trust": made.trust,
+        "honest": made.honest, "level": made.level, "deviation": made.deviation, "rise": made.rise,
     }  # fmt: skip
 
 
@@ -102,13 +105,15 @@ def check_settled(given: Mapping[str, Any]) -> None:
 class PlannedRun:
     """What ``fedepm run --private`` does, from its options."""
 
-    def __init__(self, given: Mapping[str, Any], objective: Objective, trial: int = 0) -> None:
+    def __init__(
+        self, given: Mapping[str, Any], objective: Objective, trial: int = 0, **trust: Any
+    ) -> None:
         from ..data.sources import is_scaling_public
 
         check_settled(given)
         if trial:
             raise ValueError("trial has no meaning with --private, whose noise is always fresh")
-        self.given, self.objective = given, objective
+        self.given, self.objective, self.trust = given, objective, trust
         source = given.get("data", "adult")
         self.public = is_scaling_public(source) or bool(given.get("public_scaling"))
         kept = {name: value for name, value in given.items() if name not in SETTLED}
@@ -132,7 +137,7 @@ class PlannedRun:
         """The plan for data of these sizes."""
         return planned(
             self.mechanism, data.client_sizes, data.n_features, self.objective, self.given,
-            participation=self.given.get("participation", 1.0),
+            participation=self.given.get("participation", 1.0), **self.trust,
         )  # fmt: skip
 
     def run(

@@ -160,6 +160,8 @@ def tradeoff(
             help="Means and deviations of the columns are public; they are for adult.",
         ),
     ] = False,
+    trust: options.Trust = None,
+    honest: options.Honest = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the runs as CSV and JSON, and the figure.", metavar="DIR"),
@@ -183,7 +185,7 @@ def tradeoff(
             f"epsilons must be numbers separated by commas, got {epsilons!r}"
         ) from None
     given |= {"public_scaling": public_scaling}
-    run = PlannedRun({**given, "total_epsilon": 1.0}, LOSS)
+    run = PlannedRun({**given, "total_epsilon": 1.0}, LOSS, trust=trust, honest=honest)
     out = common.check_out(out)
     common.announce_compilation()
 
@@ -194,6 +196,7 @@ def tradeoff(
         found = compute(
             split, epsilons=budgets, trials=trials, seed=seed,
             delta=getattr(run.mechanism, "delta", 0.0), public_scaling=run.public,
+            **{name: value for name, value in run.trust.items() if value is not None},
             progress=None if show is None else partial(show, "runs"),
         )  # fmt: skip
     lines = [str(found), f"privacy guarantee: {found.rows[0]['guarantee']}"]

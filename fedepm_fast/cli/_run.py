@@ -44,6 +44,8 @@ def run(
             metavar="N",
         ),
     ] = None,
+    trust: options.Trust = None,
+    honest: options.Honest = None,
     out: options.Out = None,
     check_optimum: Annotated[
         bool, typer.Option("--check-optimum", help="Also find the optimum, by BFGS.")
@@ -74,7 +76,11 @@ def run(
             raise ValueError("noise_seed needs --private")
         check_int("noise_seed", noise_seed, high=MAX_SEED)
     goal = common.make_objective(given)
-    planned = PlannedRun(given, goal, trial) if private else None
+    told = {"trust": trust, "honest": honest}
+    for name, value in told.items():
+        if value is not None and not private:
+            raise ValueError(f"{name} needs --private")
+    planned = PlannedRun(given, goal, trial, **told) if private else None
     chosen: Any = planned or common.make_algorithm(algorithm, common.without_noise(given))
     federated = common.load_data(given, seed, goal)
     out = common.check_out(out)

@@ -66,6 +66,8 @@ def fit(
     total_epsilon: float | None = None,
     delta: float | None = None,
     label_bounds: tuple[float, float] | None = None,
+    trust: str | None = None,
+    honest: float | None = None,
 ) -> Model:
     """Fit a linear model to the rows of a table, which clients hold.
 
@@ -134,6 +136,9 @@ def fit(
     label_bounds : tuple of float, optional
         With `total_epsilon`, for a regression: the least and the largest label that there can be,
         known to everyone, to which labels are clipped.
+    trust, honest : str, float, optional
+        With `total_epsilon`, as of `fedepm_fast.privacy.plan`: "clients", by default, where nobody
+        else is trusted, or "secure-sum", and the share of the clients that is honest.
 
     Returns
     -------
@@ -158,7 +163,8 @@ def fit(
     seed = check_int("seed", seed, high=MAX_SEED)
     holdout = check_real("holdout", holdout, low=0.0, high=0.9)
     private = total_epsilon is not None
-    for name, given in (("delta", delta), ("label_bounds", label_bounds)):
+    asked = {"delta": delta, "trust": trust, "honest": honest}
+    for name, given in (*asked.items(), ("label_bounds", label_bounds)):
         if given is not None and not private:
             raise ArgumentValueError(name, "needs total_epsilon")
     if not private and preparation is not None and not isinstance(preparation, Preparation):
@@ -181,9 +187,13 @@ def fit(
             "holdout": holdout > 0, "sample_weight": sample_weight is not None,
             "class_weight": class_weight is not None, "start": start is not None,
         }  # fmt: skip
+        asked |= {
+            "total_epsilon": total_epsilon, "client_weight": client_weight,
+            "participation": participation,
+        }  # fmt: skip
         return fit_private(
-            rows, loss, positive, preparation, total_epsilon, delta, client_weight, beta,
-            participation, refused, label_bounds=label_bounds, callback=callback,
+            rows, loss, positive, preparation, asked, beta, refused, label_bounds=label_bounds,
+            callback=callback,
         )  # fmt: skip
     assert not isinstance(preparation, Prepared)
     classes = classes_of(rows.label, loss, positive)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from .._common.validation import (
 from ..data import FederatedData
 from ..losses import Objective
 from ..losses.huber import Huber
+from ..losses.least_squares import LeastSquares
+from ..mechanisms import packed_size
 from ..preparation import INTERCEPT, Prepared
 from ..privacy.planning import PrivatePlan, plan
 from ..result import DivergenceWarning
@@ -63,17 +66,15 @@ def fit_private(
     objective: Objective,
     positive: Any,
     preparation: Any,
-    total_epsilon: Any,
-    delta: Any,
-    client_weight: str,
+    asked: Mapping[str, Any],
     beta: Any,
-    participation: Any,
-    refused: dict[str, bool],
+    refused: Mapping[str, bool],
     *,
     label_bounds: Any = None,
     callback: Any = None,
 ) -> Model:
-    """`fit` with a total epsilon; its arguments, and which of those it refuses were given.
+    """`fit` with a total epsilon; its arguments, those of `plan` that are `asked`, and which of
+    those that it refuses were given.
 
     Raises
     ------
@@ -98,8 +99,8 @@ def fit_private(
         raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
     rows, labels = rows.take(known), labels[known]
     return private_model(
-        rows, labels, objective, classes, preparation, total_epsilon, delta, client_weight, beta,
-        participation=participation, label_bounds=label_bounds, callback=callback, level=3,
+        rows, labels, objective, classes, preparation, asked, beta, label_bounds=label_bounds,
+        callback=callback, level=3,
     )[0]  # fmt: skip
 
 
@@ -109,12 +110,9 @@ def private_model(
     objective: Objective,
     classes: tuple[Any, ...] | None,
     prepared: Prepared,
-    total_epsilon: Any,
-    delta: Any = None,
-    client_weight: str = "size",
+    asked: Mapping[str, Any],
     beta: Any = 0.0,
     *,
-    participation: Any = 1.0,
     label_bounds: Any = None,
     raw_penalty: bool = False,
     seed: int | None = None,
@@ -123,8 +121,8 @@ def private_model(
 ) -> tuple[Model, PrivatePlan]:
     """A model of rows whose labels are coded, and its plan.
 
-    With `raw_penalty` it is that of coefficients in the units of the table. `seed` is of the noise,
-    `level` of warnings.
+    `asked` are arguments of `plan`; with `raw_penalty` the penalty is that of coefficients in the
+    units of the table. `seed` is of the noise, `level` of warnings.
     """
     order = np.argsort(rows.clients, kind="stable")
     rows, labels = rows.take(order), labels[order]
@@ -136,11 +134,10 @@ def private_model(
     back = coordinates(prepared)
     units = np.diag(back) / [*(f.scale for f in prepared.features), *[1.0] * prepared.intercept]
     loss = _penalised(objective, prepared, beta, classes, units if raw_penalty else None)
+    given = {name: value for name, value in asked.items() if value is not None}
     planned = plan(
-        total_epsilon, sizes, len(back), delta=1e-6 if delta is None else delta,
-        objective=_scaled(loss, told.unit), client_weight=client_weight,
-        participation=participation,
-    )  # fmt: skip
+        client_sizes=sizes, n_features=len(back), objective=_scaled(loss, told.unit), **given
+    )
     note = planned.warning
     if note:
         warnings.warn(note, ModelWarning, stacklevel=level + 1)
@@ -153,13 +150,9 @@ def private_model(
         # That noise leads a run above its start is said below, from what is public.
         warnings.simplefilter("ignore", DivergenceWarning)
         result = planned.run(
-            data,
-            seed=seed,
-            engine="reference",
-            callback=callback,
-            public_scaling=True,
+            data, seed=seed, engine="reference", callback=callback, public_scaling=True,
             every_accuracy=False,
-        )
+        )  # fmt: skip
     privacy = result.settings["privacy"]
     shape = loss.n_outputs, len(back)
     points = result.history["x"].reshape(-1, *shape)
@@ -167,13 +160,14 @@ def private_model(
     w = told.unit * result.x.reshape(shape) @ back.T
     if prepared.intercept:
         w[:, -1] += told.center
+    moments = packed_size(len(back)) if planned.mechanism.moments else 0
     training = {
-        "client_weight": client_weight, "beta": beta, "class_weight": None, "weighted": False,
-        "participation": planned.algorithm.participation, "seed": None, "rounds": result.rounds,
-        "max_rounds": planned.rounds, "gradient_norm": None, "tol": None, "converged": None,
-        "unbounded": [], "holdout": 0.0, **({"penalised": "raw"} if raw_penalty else {}),
+        "client_weight": asked.get("client_weight", "size"), "beta": beta, "class_weight": None,
+        "weighted": False, "participation": planned.algorithm.participation, "seed": None,
+        "rounds": result.rounds, "max_rounds": planned.rounds, "gradient_norm": None,
+        "tol": None, "converged": None, "unbounded": [], "holdout": 0.0, **({"penalised": "raw"} if raw_penalty else {}),
         "read": rows.table.note.get("read", {}),
-        "sent": {"preparation": 0, "rounds": w.size * result.rounds, "inference": 0},
+        "sent": {"preparation": moments, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(privacy, planned, prepared, back @ own, loss.n_outputs, told.unit),
     }  # fmt: skip
     clients = tuple(
@@ -192,8 +186,8 @@ def private_model(
 
 
 def _labels(objective: Objective, bounds: Any, intercept: bool) -> _Labels:
-    """How labels are brought to one scale by what is public of them: those of a regression have a
-    deviation of about 1 then, if that is a quarter of their range."""
+    """How labels are clipped, and brought to one scale, by what is public of them: residuals of
+    numbers have a deviation of about 1 then, if that is a quarter of their range."""
     if objective.task != "regression":
         if bounds is not None:
             raise ArgumentValueError("label_bounds", "are for a regression, not for classes")
@@ -208,6 +202,8 @@ def _labels(objective: Objective, bounds: Any, intercept: bool) -> _Labels:
         raise ArgumentTypeError("label_bounds", f"must be two numbers, got {bounds!r}") from None
     low = check_real("label_bounds", low)
     high = check_real("label_bounds", high, low=low, open_low=True)
+    if not isinstance(objective, (Huber, LeastSquares)):  # of labels in their units only
+        return _Labels(bounds=(low, high))
     if not intercept:
         return _Labels(0.0, max(abs(low), abs(high)) / 2, (low, high))
     return _Labels(low + (high - low) / 2, (high - low) / 4, (low, high))

@@ -78,6 +78,8 @@ def facts(model: Model) -> list[tuple[str, str]]:
         return found
     if (privacy := how.get("privacy")) is not None:
         told = f"{sent['rounds']:,} numbers in the rounds, all with noise, and nothing else"
+        if sent["preparation"]:
+            told = f"{sent['preparation']:,} numbers of second moments, {told}"
         return [*found, ("sent by a client", told), ("privacy", privacy["guarantee"])]
     found.append((
         "sent by a client",

@@ -48,8 +48,14 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
         f"{mechanism.name}, rows clipped to {mechanism.clip:.3g} in L{mechanism.order}; about "
         f"{plan.deviation:.2g} (sd) in a coefficient of columns of root mean square 1"
     )
+    trusted = "nobody: every client adds all of the noise that hides its records"
+    against = ""
+    if _summed(plan):
+        trusted = f"secure sums, and {100 * plan.honest:g} % of the clients"
+        against = ", against a server that sees secure sums only"
     found = [
-        ("privacy guarantee", mechanism.guarantee(mechanism.total_epsilon)),
+        ("privacy guarantee", mechanism.guarantee(mechanism.total_epsilon) + against),
+        ("trusted", trusted),
         ("released", rounds),
         ("noise", noise),
         ("expected", expected(plan)),
@@ -66,7 +72,8 @@ def expected(plan: PrivatePlan) -> str:
         return text + ": it drowns most signals"
     if plan.objective.task == "regression":
         return text
-    return text + f", and costs roughly {_ACCURACY * plan.rise:.1%} of accuracy"
+    lost = _ACCURACY * plan.rise
+    return f"{text}, and costs {f'roughly {lost:.1%} of' if lost >= 5e-4 else 'hardly any'} accuracy"
 
 
 def _beside(plan: PrivatePlan) -> str:
@@ -78,7 +85,8 @@ def _beside(plan: PrivatePlan) -> str:
 
 def remedy(plan: PrivatePlan) -> str:
     """What would make the noise affordable, other things equal: with the same settings its
-    variance goes as the square of the multiplier, over rows squared times clients."""
+    variance goes as the square of the multiplier, times clients, or in secure sums as if there
+    were one, over all rows squared."""
     factor = math.sqrt(plan.rise / AFFORDABLE)
     m, d = len(plan.client_sizes), int(plan.client_sizes.sum())
     mechanism = plan.mechanism
@@ -86,10 +94,15 @@ def remedy(plan: PrivatePlan) -> str:
     assert mechanism.total_epsilon is not None
     z = mechanism.noise_multiplier(mechanism.total_epsilon, uploads)
     epsilon = mechanism.compose(factor / z, uploads)
+    clients = m * factor ** (1 if _summed(plan) else 2)
     return (
-        f"{_about(m * factor**2)} clients of as many rows each, or {_about(d * factor)} rows at "
-        f"these clients, or epsilon {epsilon:.2g} would"
+        f"{_about(clients)} clients of as many rows each, or {_about(d * factor)} rows at these "
+        f"clients, or epsilon {epsilon:.2g} would"
     )
+
+
+def _summed(plan: PrivatePlan) -> bool:
+    return plan.trust != "clients"
 
 
 def warning_of(plan: PrivatePlan) -> str:

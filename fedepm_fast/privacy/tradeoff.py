@@ -124,6 +124,8 @@ def tradeoff(
     trials: int = 20,
     seed: int = 0,
     delta: float = 1e-6,
+    trust: str = "clients",
+    honest: float = 0.5,
     public_scaling: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tradeoff:
@@ -142,6 +144,8 @@ def tradeoff(
         Of the first trial; the following ones count on.
     delta : float
         In [0, 1): Gaussian noise, or Laplace noise where it is 0.
+    trust, honest : str, float
+        As of `plan`.
     public_scaling : bool
         As in `Mechanism`.
     progress : callable, optional
@@ -162,7 +166,10 @@ def tradeoff(
         data = split(seed + trial)
         of_split, start = _of_split(data)
         for epsilon in budgets:
-            made = plan(epsilon, data.client_sizes, data.n_features, delta=delta, objective=LOSS)
+            made = plan(
+                epsilon, data.client_sizes, data.n_features, delta=delta, objective=LOSS,
+                trust=trust, honest=honest,
+            )  # fmt: skip
             result = share_a_seed(
                 made.run(
                     data, seed=seed + trial, public_scaling=public_scaling, every_accuracy=False
@@ -171,7 +178,8 @@ def tradeoff(
             f = result.mean_objective
             rows.append(
                 {
-                    "total_epsilon": epsilon, "delta": delta, "trial": trial, "seed": seed + trial,
+                    "total_epsilon": epsilon, "delta": delta, "trust": trust, "trial": trial,
+                    "seed": seed + trial,
                     "mean_objective": f, "accuracy": result.accuracy,
                     "closed": (start - f) / (start - of_split["optimum"]), **of_split,
                     "expected_rise": made.rise, "rounds": made.rounds, "kept": made.kept,

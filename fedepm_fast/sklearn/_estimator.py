@@ -93,6 +93,9 @@ class FedEPMEstimator(BaseEstimator):
     mean_sd : tuple of float or array_like of shape (p,), optional
         Instead of `bounds`: means and standard deviations that are known to everyone; (0, 1) for
         columns that were standardised by public numbers.
+    trust, honest : str, float, optional
+        With `total_epsilon`, as of `fedepm_fast.privacy.plan`: "clients", by default, where nobody
+        else is trusted, or "secure-sum", and the share of the clients that is honest.
     local_steps, lam, eta, mu0, noise, epsilon, preconditioner : optional
         Of earlier versions. They have no effect any more, with a FutureWarning, but for
         `preconditioner`, now `coordinates`, and `noise`, which must be "none".
@@ -112,6 +115,8 @@ class FedEPMEstimator(BaseEstimator):
     privacy_delta: float | None = None
     bounds: Any = None
     mean_sd: Any = None
+    trust: str | None = None
+    honest: float | None = None
     local_steps: Any = DEPRECATED
     lam: Any = DEPRECATED
     eta: Any = DEPRECATED
@@ -247,7 +252,15 @@ class FedEPMEstimator(BaseEstimator):
 
     def _check_public(self) -> None:
         """Refuse what is for private fits only."""
-        for name in ("privacy_delta", "bounds", "mean_sd", "classes", "label_bounds"):
+        for name in (
+            "privacy_delta",
+            "bounds",
+            "mean_sd",
+            "trust",
+            "honest",
+            "classes",
+            "label_bounds",
+        ):
             if getattr(self, name, None) is not None:
                 raise ArgumentValueError(name, "needs total_epsilon")
 

@@ -63,11 +63,23 @@ def fit_private(
     who = np.repeat(np.arange(len(sizes)), sizes)
     label, client = estimator._called
     rows = Rows(table, column_of(label, y[order]), who, held, None, (label, client))
+    asked = {
+        "total_epsilon": estimator.total_epsilon, "delta": estimator.privacy_delta,
+        "client_weight": estimator.client_weight, "participation": estimator.participation,
+        "trust": estimator.trust, "honest": estimator.honest,
+    }  # fmt: skip
     return private_model(
-        rows, labels[order], objective, classes, prepared, estimator.total_epsilon,
-        estimator.privacy_delta, estimator.client_weight, estimator.beta,
-        participation=estimator.participation, label_bounds=label_bounds, raw_penalty=True, level=4,
-    )  # fmt: skip
+        rows,
+        labels[order],
+        objective,
+        classes,
+        prepared,
+        asked,
+        estimator.beta,
+        label_bounds=label_bounds,
+        raw_penalty=True,
+        level=4,
+    )
 
 
 def margins(model: Model, X: Any) -> Array:

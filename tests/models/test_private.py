@@ -75,6 +75,7 @@ def test_the_model_has_the_guarantee_and_keeps_it(tmp_path):
     model.save(tmp_path / "model.json")
     again = Model.load(tmp_path / "model.json")
     assert again.training == model.training
+    assert model.training["sent"] == {"preparation": 21, "rounds": 48, "inference": 0}
     np.testing.assert_array_equal(again.predict_proba(TABLE), model.predict_proba(TABLE))
     for shown in (str(model), model._repr_html_()):
         text = " ".join(shown.split())
@@ -112,13 +113,13 @@ def test_the_noise_of_the_coefficients_is_as_said():
     # by less than a quarter of their bounds, so that noise in their coefficient is more.
     given = TABLE | {"ill": np.random.default_rng(3).integers(0, 2, len(TABLE["ill"]))}
     rows = read_rows(given, "ill", "hospital")
-    loss = Logistic(beta=0.0)
+    loss, asked = Logistic(beta=0.0), {"total_epsilon": 0.3}
     classes = classes_of(rows.label, loss)
     labels = coded(rows.label, classes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
         models = [
-            private_model(rows, labels, loss, classes, PUBLIC, 0.3, seed=SECRET + k)[0]
+            private_model(rows, labels, loss, classes, PUBLIC, asked, seed=SECRET + k)[0]
             for k in range(30)
         ]
     noise = models[0].training["privacy"]["noise"]
@@ -215,7 +216,7 @@ def test_labels_beyond_their_bounds_count_as_these():
     far = np.where(given["cost"] > 30, 1e6, given["cost"])
     w = [
         private_model(
-            rows, labels, Huber(delta=3.0), None, HUBER["preparation"], 2.0,
+            rows, labels, Huber(delta=3.0), None, HUBER["preparation"], {"total_epsilon": 2.0},
             label_bounds=(0, 30), seed=SECRET,
         )[0].w
         for labels in (given["cost"], far)
@@ -256,6 +257,16 @@ def test_a_share_of_the_clients_in_every_round():
     assert model.training["participation"] == 0.5
     assert told["epsilon"] <= 5.0 and told["epsilon_clients"] == pytest.approx([5.0] * 4)
     assert model.score(TABLE) > 0.65
+
+
+def test_secure_sums_need_less_noise():
+    model = private(trust="secure-sum", honest=0.75)
+    told = model.training["privacy"]
+    assert "secure sums only, each of 4 or more clients, at least 3 of them" in told["guarantee"]
+    alone = private().training["privacy"]
+    # Three of four parts hide a record that is among all rows.
+    assert told["expected_rise"] < alone["expected_rise"]
+    assert model.score(TABLE) > 0.68
 
 
 def test_clients_that_weigh_alike():
@@ -326,6 +337,10 @@ def test_coefficients_that_noise_alone_would_give_are_said_to_be_so():
     ({"objective": "huber", "label_bounds": 1}, TypeError, "label_bounds must be two numbers"),
     ({"total_epsilon": None, "preparation": None, "label_bounds": (0, 1)}, ValueError,
      "label_bounds needs total_epsilon"),
+    ({"total_epsilon": None, "preparation": None, "trust": "clients"}, ValueError,
+     "trust needs total_epsilon"),
+    ({"trust": "server"}, ValueError, "trust must be one of"),
+    ({"trust": "secure-sum", "delta": 0}, ValueError, "delta must be above 0 for trust"),
     ({"beta": -1.0}, ValueError, "beta must be"),
 ])  # fmt: skip
 def test_refusals(given, error, message):

@@ -130,6 +130,8 @@ def test_the_law_of_the_noise_is_named(capsys, options, law, delta, words):
     (["--mechanism", "laplace"], "--mechanism needs --private"),
     (["--private", "--total-epsilon", 1, "--mechanism", "none"], "--mechanism must be one of"),
     (["--noise-seed", 1], "--noise-seed needs --private"),
+    (["--trust", "clients"], "--trust needs --private"),
+    (["--private", "--total-epsilon", 1, "--trust", "none"], "--trust must be one of"),
     (["--private", "--total-epsilon", 1, "--noise-seed", -1], "--noise-seed must be an integer"),
     (["--private", "--total-epsilon", 0], "--total-epsilon must be"),
     (["--private", "--total-epsilon", 1, "--delta", 1], "--delta must be"),
@@ -194,6 +196,17 @@ def test_a_plan_says_what_would_make_it_affordable():
         plan(float(found[3]), sizes, 30, **same),
     ):  # fmt: skip
         assert made.rise == pytest.approx(0.01, rel=0.15)
+
+
+def test_whom_a_plan_trusts():
+    alone, summed = plan(0.5, [200] * 20, 10), plan(0.5, [200] * 20, 10, trust="secure-sum")
+    assert "trusted            nobody: every client adds all of the noise" in str(alone)
+    assert "trusted            secure sums, and 50 % of the clients" in str(summed)
+    assert " server that sees secure sums only" in " ".join(str(summed).split())
+    few = plan(0.1, [200] * 20, 10, trust="secure-sum")
+    m = int(re.search(r"affordable +(\S+) clients", str(few))[1].replace(",", ""))
+    more = plan(0.1, [200] * m, 10, trust="secure-sum", settings=few.settings)
+    assert more.rise == pytest.approx(0.01, rel=0.15) < few.rise
 
 
 @pytest.mark.parametrize("options, message", [
