@@ -164,8 +164,9 @@ def private_model(
     training = {
         "client_weight": asked.get("client_weight", "size"), "beta": beta, "class_weight": None,
         "weighted": False, "participation": planned.algorithm.participation, "seed": None,
-        "rounds": result.rounds, "max_rounds": planned.rounds, "gradient_norm": None,
-        "tol": None, "converged": None, "unbounded": [], "holdout": 0.0, **({"penalised": "raw"} if raw_penalty else {}),
+        "rounds": result.rounds, "max_rounds": planned.rounds, "gradient_norm": None, "tol": None,
+        "converged": None, "unbounded": [], "holdout": 0.0,
+        **({"penalised": "raw"} if raw_penalty else {}),
         "read": rows.table.note.get("read", {}),
         "sent": {"preparation": moments, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(privacy, planned, prepared, back @ own, loss.n_outputs, told.unit),

@@ -73,7 +73,9 @@ def expected(plan: PrivatePlan) -> str:
     if plan.objective.task == "regression":
         return text
     lost = _ACCURACY * plan.rise
-    return f"{text}, and costs {f'roughly {lost:.1%} of' if lost >= 5e-4 else 'hardly any'} accuracy"
+    return (
+        f"{text}, and costs {f'roughly {lost:.1%} of' if lost >= 5e-4 else 'hardly any'} accuracy"
+    )
 
 
 def _beside(plan: PrivatePlan) -> str:

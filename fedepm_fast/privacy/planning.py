@@ -292,6 +292,9 @@ def plan(
         upload *= math.sqrt(m0 / clients_per_round(honest, m0) / len(sizes)) / rho
     level = upload * math.sqrt(n * loss.n_outputs) * 0.25 / loss.curvature
     chosen = settings_for(mechanism.order, level) if settings is None else settings
+    if settings is None and isinstance(mechanism, LaplaceMechanism) and mechanism.delta:
+        # Which accounts for no release of several uploads' worth; columns as they are curve more.
+        chosen = chosen._replace(moments=0, theta=max(chosen.theta, 2.5))
     clip = chosen.clip * whole if mechanism.clip is None else mechanism.clip
     eta = chosen.theta * loss.curvature
     algorithm = FedEPM(

@@ -56,7 +56,7 @@ def test_the_coefficients_are_those_of_the_rows_up_to_the_noise(delta):
     assert model.coefficients.keys() == {name.split("=true")[0] for name in plain.coefficients}
     # Clipped rows and few rounds leave some way to go.
     margins, known = model.decision_function(TABLE), plain.decision_function(TABLE)
-    assert np.sqrt(np.mean((margins - known) ** 2)) < 0.4 * known.std()
+    assert np.sqrt(np.mean((margins - known) ** 2)) < 0.15 * known.std()
     assert model.score(TABLE) > plain.score(TABLE) - 0.01
     assert model.notes == ()
 
@@ -75,7 +75,8 @@ def test_the_model_has_the_guarantee_and_keeps_it(tmp_path):
     model.save(tmp_path / "model.json")
     again = Model.load(tmp_path / "model.json")
     assert again.training == model.training
-    assert model.training["sent"] == {"preparation": 21, "rounds": 48, "inference": 0}
+    rounds = 6 * model.training["rounds"]
+    assert model.training["sent"] == {"preparation": 21, "rounds": rounds, "inference": 0}
     np.testing.assert_array_equal(again.predict_proba(TABLE), model.predict_proba(TABLE))
     for shown in (str(model), model._repr_html_()):
         text = " ".join(shown.split())
@@ -195,7 +196,7 @@ def test_a_regression_of_bounded_labels():
     plain = fit(given, "cost", "hospital", objective=Huber(delta=3.0))
     known = {name.split("=")[0]: value for name, value in plain.coefficients.items()}
     for name, value in model.coefficients.items():
-        assert value == pytest.approx(known[name], rel=0.25)
+        assert value == pytest.approx(known[name], rel=0.1)
     assert model.objective == Huber(
         beta=0.0, delta=3.0, regularizer="beta", weights=(1.0, 1.0, 0.0)
     )
