@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 TOO_MUCH = 0.05
 #: A rise that hardly shows: about half a percent of accuracy.
 AFFORDABLE = 0.01
+#: Shares of the way to the optimum from which on rounds are said to reach it, and up to which
+#: nothing is known of the accuracy there.
+_FAR, _NEAR = 0.9, 0.5
 #: Accuracy that is lost, over the rise of the mean loss. Noise of variance s^2 in the margins of
 #: two classes lifts the mean loss by ``E[sigma'] s^2 / 2``, about 0.075 s^2, and turns
 #: predictions of rows near the boundary, which costs ``p(0) s^2 / 4`` of accuracy, p(0) the
@@ -70,12 +73,12 @@ def expected(plan: PrivatePlan) -> str:
     text = f"the noise raises the mean loss by about {plan.rise:.2g}{_beside(plan)}"
     if plan.rise > TOO_MUCH:
         return text + ": it drowns most signals"
-    if plan.objective.task == "regression":
-        return text
-    lost = _ACCURACY * plan.rise
-    return (
-        f"{text}, and costs {f'roughly {lost:.1%} of' if lost >= 5e-4 else 'hardly any'} accuracy"
-    )
+    if plan.objective.task != "regression" and plan.reach > _NEAR:
+        lost = _ACCURACY * plan.rise
+        text += f", and costs {f'roughly {lost:.1%} of' if lost >= 5e-4 else 'hardly any'} accuracy"
+    if plan.reach < _FAR:
+        text += f"; the rounds go {plan.reach:.0%} of the way to the optimum"
+    return text
 
 
 def _beside(plan: PrivatePlan) -> str:

@@ -117,6 +117,15 @@ class PrivatePlan:
         return math.ceil(self.settings.kept / self.algorithm.participation)
 
     @property
+    def reach(self) -> float:
+        """How far the rounds go from the start to the optimum without noise, in (0, 1].
+
+        Where the curvature is that of most rows; of K classes it is K/2 times below its bound."""
+        shrunk = min(1.0, 2 / self.objective.n_outputs) * _TYPICAL / self.settings.theta
+        last = self.settings.rounds - np.arange(self.settings.kept)
+        return float(1 - np.mean((1 - shrunk) ** last))
+
+    @property
     def radius(self) -> float | None:
         """Size to which rows are clipped in their second moments; None if these stay unreleased."""
         if not self.mechanism.moments:

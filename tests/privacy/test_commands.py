@@ -12,6 +12,7 @@ from commands import fedepm
 
 from fedepm_fast import Result, datasets
 from fedepm_fast.data import standardised
+from fedepm_fast.losses import Multinomial
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
 from fedepm_fast.privacy.audit import audit
 from fedepm_fast.privacy.tradeoff import Tradeoff, tradeoff
@@ -196,6 +197,22 @@ def test_a_plan_says_what_would_make_it_affordable():
         plan(float(found[3]), sizes, 30, **same),
     ):  # fmt: skip
         assert made.rise == pytest.approx(0.01, rel=0.15)
+
+
+def test_a_plan_says_how_far_its_rounds_go():
+    sizes = np.full(20, 5000)
+    made = plan(2.0, sizes, 10)
+    shrunk = 1 - 0.6 / made.settings.theta
+    last = np.arange(made.rounds - made.kept + 1, made.rounds + 1)
+    assert made.reach == pytest.approx(1 - np.mean(shrunk**last))
+    one = made.settings._replace(rounds=1, kept=1, theta=6.0)
+    short = plan(2.0, sizes, 10, settings=one)
+    many = plan(2.0, sizes, 10, settings=one, objective=Multinomial(beta=0.0, classes=10))
+    assert short.reach == pytest.approx(0.1) and many.reach == pytest.approx(0.02)
+    assert "; the rounds go 2% of the way to the optimum" in " ".join(str(many).split())
+    assert "accuracy" not in str(many)
+    near = plan(2.0, sizes, 10, settings=one._replace(rounds=30, theta=1.0))
+    assert "of the way" not in str(near) and "accuracy" in str(near)
 
 
 def test_whom_a_plan_trusts():
