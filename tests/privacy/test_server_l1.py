@@ -119,7 +119,13 @@ def test_the_variance_in_closed_form():
     assert ens_variance(1e9, order=2) == pytest.approx(np.pi / 2)
     assert ens_variance(1e9, 1.0, order=2) == pytest.approx(np.pi)
     # Without noise to speak of it is that of the spread.
-    assert ens_variance(0.0, 1e3) == pytest.approx(1e6, rel=1e-5)
+    assert ens_variance(0.5, 1e9) == pytest.approx(1e18)
+    with pytest.raises(ValueError, match="noise_l1 must be at least 0"):
+        ens_variance([1.0, -1.0])
+    with pytest.raises(ValueError, match="spread must be at least 0"):
+        ens_variance(1.0, np.nan)
+    with pytest.raises(ValueError, match="order must be 1 or 2, got 3"):
+        ens_variance(1.0, order=3)
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.7, 4.0])
