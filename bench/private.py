@@ -156,7 +156,7 @@ def planned(mean: bool = False, **how: Any) -> Callable[..., dict[str, float]]:
         started = time.perf_counter()
         x = made.run(data, seed=2**40 + seed, public_scaling=True, every_accuracy=False).x
         seconds = time.perf_counter() - started
-        said = {} if mean else {"rise": made.rise}
+        said = {} if mean else {"rise": made.rise, "reach": made.reach}
         return judged(trial, x) | said | {"seconds": seconds}
 
     return private

@@ -24,6 +24,7 @@ class Cell:
     accuracy: dict[int, float]
     loss: dict[int, float]
     rise: dict[int, float]
+    reach: dict[int, float]
     seconds: dict[int, float]
 
     def __str__(self) -> str:
@@ -45,7 +46,7 @@ def read(path: Path) -> Cells:
         best = max(settings, key=lambda of: median(one["accuracy"] for one in of.values()))
         parts = (
             {seed: one[name] for seed, one in best.items() if name in one}
-            for name in ("accuracy", "loss", "rise", "seconds")
+            for name in ("accuracy", "loss", "rise", "reach", "seconds")
         )
         cells[key] = Cell(*parts)
     return cells
@@ -80,10 +81,10 @@ def show(path: Path, figure: Path | None) -> None:
                 print(f"| {how.words} | {' | '.join(str(cell or '') for cell in found)} |")
             if any(cell and cell.rise for cell in found):
                 said = [
-                    f"{median(cell.rise.values()):.2g}, {excess(cells, name, cell):.2g}"
-                    if cell else "" for cell in found
+                    f"{median(cell.rise.values()):.2g}, {median(cell.reach.values()):.0%}; "
+                    f"{excess(cells, name, cell):.2g}" if cell else "" for cell in found
                 ]  # fmt: skip
-                print(f"| its loss: said, found | {' | '.join(said)} |")
+                print(f"| noise, and way, said; loss found | {' | '.join(said)} |")
         times = [median(c.seconds.values()) for (of, *_), c in cells.items()
                  if of == name and c.seconds]  # fmt: skip
         if times:
