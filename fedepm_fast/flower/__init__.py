@@ -5,7 +5,7 @@
     server: FedEPMStrategy(FedEPM(), clients=100).start(grid, initial_arrays, num_rounds=20)
     client: app = client_app(lambda context: Client(FedEPM(), gradient, ...))
 
-or `PrivateClient`, whose uploads are private.
+or `PrivateClient`, whose uploads are private; a whole private plan is a `PrivateStrategy`.
 
 Both are thin: `fedepm_fast.federation.server` and `fedepm_fast.federation.client` do the work.
 Needs Flower 1.21 or later (its message-based strategies): ``pip install 'fedepm-fast[flower]'``.
@@ -36,10 +36,11 @@ from flwr.app import (  # noqa: E402
 )
 from flwr.clientapp import ClientApp  # noqa: E402
 
-from . import _curvature  # noqa: E402
+from . import _curvature, _private  # noqa: E402
 from ._aggregate import ElasticNetAggregate  # noqa: E402
 from ._curvature import CurvatureStrategy  # noqa: E402
 from ._messages import at_client, at_first, has_lost, recall, remember  # noqa: E402
+from ._private import PrivateStrategy  # noqa: E402
 from ._records import ARRAYS, CONFIG, METRICS, Layout  # noqa: E402
 from ._strategy import FedEPMStrategy  # noqa: E402
 
@@ -47,6 +48,7 @@ __all__ = [
     "CurvatureStrategy",
     "ElasticNetAggregate",
     "FedEPMStrategy",
+    "PrivateStrategy",
     "client_app",
     "join",
     "train",
@@ -140,8 +142,8 @@ def join(client: AnyClient, message: Message, context: Context) -> Message:
     """A client's answer to a strategy that does not know its node.
 
     A client that the server has as a member keeps its state; any other begins anew, and so does
-    one of an algorithm such as SCAFFOLD that has lost what it kept. A private client's faults are
-    an error in answer, as `client_app` says.
+    one of an algorithm such as SCAFFOLD that has lost what it kept. Asked for second moments, a
+    private client sends these. Its faults are an error in answer, as `client_app` says.
     """
     config = _agree(client, message)
     arrays = message.content[ARRAYS]
@@ -156,6 +158,8 @@ def join(client: AnyClient, message: Message, context: Context) -> Message:
         state, upload = client.join(layout.vector(arrays))
         remember(client, context, state)
         metrics |= at_first(client)
+    elif _private.RADIUS in config:
+        return _reply(message, *_private.moments(client, config))
     else:
         upload, scale = client.join(layout.vector(arrays))
         metrics |= {} if scale is None else {"scale": scale}
@@ -182,7 +186,8 @@ def train(client: AnyClient, message: Message, context: Context) -> Message:
         state, upload = client.train(known, layout.vector(arrays), tau, **told)
         remember(client, context, state)
     else:
-        upload, metrics["scale"] = client.train(layout.vector(arrays), tau)
+        told = _private.coordinates(message.content)
+        upload, metrics["scale"] = client.train(layout.vector(arrays), tau, **told)
     return _reply(message, layout.record(upload), metrics)
 
 
@@ -204,7 +209,8 @@ def _shared(parameters: dict[str, Any]) -> dict[str, Any]:
     mechanism = parameters.get("mechanism")
     if mechanism is None:
         return parameters
-    return {**parameters, "mechanism": {name: mechanism[name] for name in ("name", "clip")}}
+    common = {name: mechanism.get(name) for name in ("name", "clip", "neighbours")}
+    return {**parameters, "mechanism": common}
 
 
 def _reply(message: Message, arrays: ArrayRecord, metrics: dict[str, Any]) -> Message:
