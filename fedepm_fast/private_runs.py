@@ -26,6 +26,7 @@ from .guarantees import (
     withdrawn,
 )
 from .losses import OBJECTIVES, as_objective
+from .losses.huber import Huber
 from .losses.multinomial import Multinomial
 from .losses.scalar import ScalarLoss
 from .mechanisms import Mechanism, PrivacyPlan, clipped_data, in_coordinates
@@ -150,9 +151,11 @@ def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     derivatives to the loss's. Of whole clients it bounds the moves, and these are as they are."""
     if mechanism.neighbours == "client":
         return problem
-    slope = problem.objective.slope_in(mechanism.order)
+    objective = problem.objective
+    slope = objective.slope_in(mechanism.order)
     assert slope is not None
-    return Problem(clipped_data(problem.data, mechanism, slope), problem.objective.bounded())
+    data = clipped_data(problem.data, mechanism, slope, of_residuals=isinstance(objective, Huber))
+    return Problem(data, objective.bounded())
 
 
 def problem_in(problem: Problem, matrix: Array) -> Problem:

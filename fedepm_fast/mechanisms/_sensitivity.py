@@ -218,6 +218,12 @@ def clip_rows(features: Any, bound: float, order: int) -> Any:
 
 def clip_in(features: Any, bound: float, norm: Norm) -> Any:
     """`clip_rows` in a norm between L2 and L1."""
+    clipped, _ = _clip(features, bound, norm)
+    return clipped
+
+
+def _clip(features: Any, bound: float, norm: Norm) -> tuple[Any, Array]:
+    """Clipped rows, and the factors by which they were scaled, shape (d,)."""
     bound = check_real("bound", bound, low=_LEAST_BOUND)
     if sparse.issparse(features):
         kind = sparse.csr_array if isinstance(features, sparse.sparray) else sparse.csr_matrix
@@ -251,8 +257,8 @@ def clip_in(features: Any, bound: float, norm: Norm) -> Any:
     factor[factor < SMALLEST_FACTOR] = 0.0
     if sparse.issparse(clipped):
         clipped.data = clipped.data * factor[row]
-        return clipped
-    return clipped * factor[:, None]
+        return clipped, factor
+    return clipped * factor[:, None], factor
 
 
 def clip_moves(W: Array, start: Array, bound: float, order: int) -> Array:
@@ -266,10 +272,14 @@ def clip_moves(W: Array, start: Array, bound: float, order: int) -> Array:
     return np.asarray(start + clip_rows(moves, bound, order))
 
 
-def clipped_data(data: FederatedData, mechanism: Mechanism, slope: float) -> FederatedData:
+def clipped_data(
+    data: FederatedData, mechanism: Mechanism, slope: float, *, of_residuals: bool = False
+) -> FederatedData:
     """`data` with rows clipped so that a record's gradient is within the mechanism's clip.
 
-    `slope` bounds the derivative of the loss in the margin.
+    `slope` bounds the derivative of the loss in the margin. Where the loss is one `of_residuals` a
+    label is scaled as its row is, and so is their residual at any point: the record weighs less,
+    and a linear model of the labels remains one.
     """
     assert mechanism.clip is not None
     with np.errstate(over="ignore", under="ignore"):
@@ -278,9 +288,10 @@ def clipped_data(data: FederatedData, mechanism: Mechanism, slope: float) -> Fed
         raise ValueError(
             f"clip must be of a size like the slope of the loss, {slope:g}, got {mechanism.clip:g}"
         )
+    features, factor = _clip(data.features, bound, _NORMS[mechanism.order])
     return FederatedData(
-        clip_rows(data.features, bound, mechanism.order),
-        data.labels,
+        features,
+        data.labels * factor if of_residuals else data.labels,
         data.client_sizes,
         data.feature_names,
         data.client_names,

@@ -59,7 +59,39 @@ BEST: dict[int, tuple[tuple[float, Settings], ...]] = {
     ),
 }
 
+#: The same for residuals: rows are clipped together with their labels, which leaves a linear model
+#: of these as it was, so that the level is smaller at which whitening pays.
+OF_RESIDUALS: dict[int, tuple[tuple[float, Settings], ...]] = {
+    2: (
+        (0.003, Settings(4, 8, 4, 1.0, 2.0, 0.8, 0.3)),
+        (0.0055, Settings(4, 8, 4, 1.0, 1.5, 0.8, 0.3)),
+        (0.021, Settings(0, 8, 4, 1.0, 0.75, 0.8, 0.3)),
+        (0.04, Settings(0, 4, 2, 1.0, 0.75, 0.8, 0.3)),
+        (math.inf, Settings(0, 4, 2, 2.0, 0.75, 0.8, 0.3)),
+    ),
+    1: (
+        (0.001, Settings(4, 6, 3, 1.0, 1.5, 0.7, 0.3)),
+        (0.0025, Settings(4, 6, 3, 1.0, 0.8, 0.7, 0.3)),
+        (0.0055, Settings(0, 12, 6, 1.0, 0.6, 0.7, 0.3)),
+        (0.011, Settings(0, 6, 3, 1.0, 0.6, 0.7, 0.3)),
+        (0.022, Settings(0, 3, 2, 1.0, 0.6, 0.7, 0.3)),
+        (0.04, Settings(0, 2, 1, 1.0, 0.6, 0.7, 0.3)),
+        (math.inf, Settings(0, 1, 1, 1.0, 0.6, 0.7, 0.3)),
+    ),
+}
 
-def settings_for(order: int, level: float) -> Settings:
+
+def settings_for(order: int, level: float, *, of_residuals: bool = False) -> Settings:
     """The settings of so much noise, in L1 (order 1) or L2 (order 2)."""
-    return next(found for most, found in BEST[order] if level <= most)
+    table = OF_RESIDUALS if of_residuals else BEST
+    return next(found for most, found in table[order] if level <= most)
+
+
+def largest_residual(level: float) -> float:
+    """To what residuals are clipped, in units of the labels' deviation; `level` is that of a
+    derivative of at most 1.
+
+    The noise is proportional to it, and what is left of residuals beyond it is biased where their
+    law is skew.
+    """
+    return min(max(0.11 * level**-0.35, 0.2), 1.5)

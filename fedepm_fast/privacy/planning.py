@@ -33,12 +33,14 @@ from ..algorithms.fedepm import BY_NOISE
 from ..callbacks import Callback
 from ..data import FederatedData
 from ..losses import REGULARIZERS, Objective, as_objective
+from ..losses.huber import Huber
+from ..losses.least_squares import LeastSquares
 from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, coordinates
 from ..mechanisms._moments import DEVIATION, size_of_ones
 from ..participation import clients_per_round
 from ..result import Result
 from ._location import noise_l1_for, noise_left
-from ._settings import Settings, settings_for
+from ._settings import Settings, largest_residual, settings_for
 from ._words import in_words, warning_of
 from .secure_sum import TRUSTED
 
@@ -240,7 +242,9 @@ def plan(
     delta : float
         In [0, 1): Gaussian noise, or Laplace noise and a pure guarantee where it is 0.
     objective : str or Objective
-        With a bounded slope and curvature; by its name it has no penalty.
+        With a bounded slope and curvature; by its name it has no penalty. Labels of a regression
+        are brought to a deviation of about 1 and a mean near 0 by numbers that are public, as
+        columns are; least squares is then the Huber loss, with a delta for this level of noise.
     participation : float
         Share of the clients of a round, in (0, 1].
     client_weight : {"size", "equal"}
@@ -284,11 +288,9 @@ def plan(
     if trust != TRUSTED[0]:
         _check_sums(mechanism, client_weight)
     loss = _objective(objective)
-    slope = loss.slope_in(mechanism.order)
-    if slope is None:
-        raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
-    whole = slope * _whole(mechanism.order, n)
-    # Of each client's noise in its gradient, if it uploads once, and how that enters the mean.
+    whole = _whole(mechanism.order, n)
+    # Of each client's noise in its gradient, if it uploads once and the loss has a slope of 1, and
+    # how that enters the mean.
     noise = 2 * whole / sizes * mechanism.noise_multipliers(np.ones(len(sizes), np.int64))
     aggregation = "inverse_deviation" if client_weight == "size" else "equal"
     if client_weight == "size" and trust == TRUSTED[0]:
@@ -299,8 +301,18 @@ def plan(
     if trust != TRUSTED[0]:
         m0 = clients_per_round(rho, len(sizes))
         upload *= math.sqrt(m0 / clients_per_round(honest, m0) / len(sizes)) / rho
-    level = upload * math.sqrt(n * loss.n_outputs) * 0.25 / loss.curvature
-    chosen = settings_for(mechanism.order, level) if settings is None else settings
+    level = upload * math.sqrt(n * loss.n_outputs) * 0.25
+    if isinstance(loss, LeastSquares):
+        loss = Huber(
+            loss.beta, loss.regularizer, weights=loss.weights, delta=largest_residual(level)
+        )
+    slope = loss.slope_in(mechanism.order)
+    if slope is None or loss.curvature is None:
+        raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
+    whole, upload, level = slope * whole, slope * upload, slope * level / loss.curvature
+    chosen = settings
+    if chosen is None:
+        chosen = settings_for(mechanism.order, level, of_residuals=isinstance(loss, Huber))
     if settings is None and isinstance(mechanism, LaplaceMechanism) and mechanism.delta:
         # Which accounts for no release of several uploads' worth; columns as they are curve more.
         chosen = chosen._replace(moments=0, theta=max(chosen.theta, 2.5))

@@ -14,9 +14,11 @@ from fedepm_fast import (
     Huber,
     Logistic,
     Multinomial,
+    Poisson,
     Problem,
     SFedAvg,
     SFedProx,
+    SquaredHinge,
 )
 from fedepm_fast.mechanisms import PrivacyPlan
 from fedepm_fast.privacy import (
@@ -115,7 +117,10 @@ def movement(algorithm, problem, other, start, x, tau, order):
 @pytest.mark.parametrize("mechanism", [
     LaplaceMechanism(total_epsilon=1.0, clip=0.3), GaussianMechanism(total_epsilon=1.0, clip=0.3),
 ])  # fmt: skip
-@pytest.mark.parametrize("objective", [Logistic(), Huber(delta=0.7), Multinomial(classes=4)])
+@pytest.mark.parametrize("objective", [
+    Logistic(), Huber(delta=0.7), Multinomial(classes=4), SquaredHinge(slope=1.5),
+    Poisson(slope=2.0),
+])  # fmt: skip
 def test_a_records_gradient_is_within_the_clip_whatever_the_loss(objective, mechanism, rng):
     largest = 0.0
     for _ in range(60):
@@ -129,6 +134,23 @@ def test_a_records_gradient_is_within_the_clip_whatever_the_loss(objective, mech
         assert size <= mechanism.clip * (1 + 1e-12) + 1e-12 * np.abs(x).max()
         largest = max(largest, size)
     assert largest > 0.6 * mechanism.clip
+
+
+@pytest.mark.parametrize("mechanism", [
+    LaplaceMechanism(total_epsilon=1.0, clip=0.3), GaussianMechanism(total_epsilon=1.0, clip=0.3),
+])  # fmt: skip
+def test_residuals_are_clipped_with_their_rows(mechanism, rng):
+    """A linear law of the labels holds for clipped rows, too, and other losses keep labels."""
+    A, w = rng.normal(size=(40, 3)) * 3, np.array([1.0, -2.0, 0.5])
+    for objective, labels in ((Huber(delta=0.7, beta=0.0), A @ w), (Logistic(), A[:, 0] > 0)):
+        data = FederatedData(A, labels.astype(float), [40])
+        clipped = private_problem(mechanism, Problem(data, objective))
+        factor = clipped.data.features[:, 0] / A[:, 0]
+        assert factor.min() < 0.2
+        want = labels * factor if isinstance(objective, Huber) else labels
+        np.testing.assert_allclose(clipped.data.labels, want, rtol=1e-14)
+    clipped = private_problem(mechanism, Problem(FederatedData(A, A @ w, [40]), Huber(0.0)))
+    np.testing.assert_allclose(clipped.gradient(0, w), 0, atol=1e-15)
 
 
 @pytest.mark.parametrize("k0", [1, 4, 12, 20])

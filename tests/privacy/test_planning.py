@@ -7,7 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from fedepm_fast import FederatedData, Logistic
+from fedepm_fast import (
+    FederatedData,
+    Huber,
+    Logistic,
+    Poisson,
+    SquaredHinge,
+    make_problem,
+)
 from fedepm_fast.mechanisms import moments_change
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
 from fedepm_fast.privacy._settings import Settings
@@ -147,3 +154,64 @@ def test_moments_and_each_clients_own_rounds_spend_its_budget_together(
         spent, 1 / planned.mechanism.noise_multiplier(2.0, 1) ** order, rtol=1e-9
     )
     assert report["epsilon"] == 2.0
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_least_squares_with_next_to_no_noise_is_that_of_lighter_long_rows(delta):
+    """Rows are clipped with their labels: each weighs by the square of its factor."""
+    order, rng = (2 if delta else 1), np.random.default_rng(0)
+    A = table().features
+    b = A @ np.linspace(1, -1, 5) / 2 + 0.3 * rng.normal(size=len(A))
+    asked = Settings(4, 80, 10, 1.0, 0.75, 1.0, 1.0)
+    planned = plan(1e9, SIZES, 5, delta=delta, objective="least_squares", settings=asked)
+    assert planned.objective == Huber(0.0, delta=1.5)
+    assert planned.mechanism.clip == pytest.approx(0.75 * 1.5 * (5**0.5 if delta else 5), rel=1e-12)
+    found = planned.run(
+        FederatedData(A, b, SIZES), seed=SEED, public_scaling=True, engine="reference"
+    )
+    radius = planned.radius
+    size = np.linalg.norm(A, axis=1)
+    if order == 1:
+        size = np.sqrt((1 - 0.5**0.5) * size**2 + 0.5**0.5 * np.abs(A).sum(axis=1) ** 2)
+    short = A * np.minimum(1, radius / size)[:, None]
+    w, V = np.linalg.eigh(short.T @ short / len(A))
+    clipped = np.linalg.norm(A @ V / np.sqrt(w) @ V.T, ord=order, axis=1)
+    factor = np.minimum(1, planned.mechanism.clip / 1.5 / clipped)
+    assert (factor < 1).mean() > 0.2
+    want = np.linalg.lstsq(A * factor[:, None], b * factor, rcond=None)[0]
+    np.testing.assert_allclose(found.x, want, rtol=0, atol=1e-5)
+
+
+def test_residuals_are_clipped_the_more_the_more_noise_there_is():
+    deltas = [
+        plan(e, SIZES, 5, objective="least_squares").objective.delta for e in (0.01, 1, 10, 1e4)
+    ]
+    assert deltas == sorted(deltas) and (deltas[0], deltas[-1]) == (0.2, 1.5)
+    one = plan(1.0, SIZES, 5, objective="least_squares")
+    # In proportion to the derivative's bound, and no other than of a Huber loss that is given.
+    half = plan(1.0, SIZES, 5, objective=Huber(0.0, delta=one.objective.delta / 2))
+    assert half.level == pytest.approx(one.level / 2, rel=1e-12)
+    again = plan(1.0, SIZES, 5, objective=one.objective)
+    assert (again.algorithm, again.rise) == (one.algorithm, one.rise)
+
+
+@pytest.mark.parametrize("objective", [SquaredHinge(0.0, slope=2.0), Poisson(0.0, slope=4.0)])
+def test_other_losses_with_a_slope_are_planned(objective):
+    data = table()
+    planned = plan(5.0, SIZES, 5, objective=objective)
+    assert planned.level == pytest.approx(
+        plan(5.0, SIZES, 5).level * objective.slope * 0.25 / objective.curvature, rel=1e-12
+    )
+    one, other = (
+        planned.run(data, seed=SEED, public_scaling=True, engine=engine)
+        for engine in ("reference", "compiled")
+    )
+    np.testing.assert_allclose(one.x, other.x, rtol=1e-9)
+    problem = make_problem(planned.algorithm, data, objective)
+    assert problem.total_value(one.x) < problem.total_value(np.zeros(5))
+
+
+@pytest.mark.parametrize("name", ["squared_hinge", "poisson"])
+def test_a_loss_without_a_slope_is_not_planned(name):
+    with pytest.raises(ValueError, match=f"the objective '{name}' has no bound on a record's"):
+        plan(1.0, SIZES, 5, objective=name)
