@@ -15,7 +15,6 @@ from fedepm_fast._words import advice_on
 from fedepm_fast.algorithms import FedAvg, FedProx
 from fedepm_fast.data.partition import EqualParts
 from fedepm_fast.privacy import LaplaceMechanism
-from fedepm_fast.privacy.defaults import private_settings
 from fedepm_fast.runner import make_problem
 
 
@@ -273,8 +272,7 @@ def test_a_run_from_the_optimum_may_end_a_little_above_it():
 
 def test_private_runs_are_told_to_the_experimenter_and_not_changed():
     mechanism = LaplaceMechanism(total_epsilon=0.1, public_scaling=True)
-    settings = private_settings(0.1)
-    rounds = settings.pop("rounds")
+    settings, rounds = {"local_steps": 1, "mu0": 0.01, "aggregation": "inverse_variance"}, 3
     data = datasets.adult(clients=3, seed=0)
     with pytest.warns(DivergenceWarning, match="ended above its start.*a larger total_epsilon"):
         found = run(FedEPM(mechanism=mechanism, **settings), data, seed=1, rounds=rounds)

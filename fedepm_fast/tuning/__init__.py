@@ -204,7 +204,7 @@ def _asked(
         raise ValueError(
             "algorithm must not have a mechanism: every run on private data spends budget, so "
             "choosing among runs would spend that of all; settings chosen without the data are "
-            "those of fedepm_fast.privacy.defaults.private_settings"
+            "those of fedepm_fast.privacy.plan"
         )
     resolved, goal = algorithm.resolve(problem), as_objective(objective).fit_to(data)
     check_choice("over", over, OVER)

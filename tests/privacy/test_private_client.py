@@ -24,8 +24,7 @@ from fedepm_fast.federation._private_rows import PrivateRows
 from fedepm_fast.federation.client import PrivateClient, UploadRefused
 from fedepm_fast.federation.server import Server
 from fedepm_fast.mechanisms import FOR_ROUNDING
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, upload_sensitivity
-from fedepm_fast.privacy.curvature import curvature_settings
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan, upload_sensitivity
 
 ROOT = Path(__file__).parents[2]
 M, N = 4, 3
@@ -85,9 +84,9 @@ def test_server_and_clients_follow_a_private_run(law, epsilon, start, tmp_path):
 
 
 @pytest.mark.parametrize("law", [LaplaceMechanism, GaussianMechanism])
-def test_settings_by_curvature_serve_a_federation(law, tmp_path):
+def test_the_rounds_of_a_plan_serve_a_federation(law, tmp_path):
     mechanism = law(total_epsilon=1e7, clip=2.0)
-    found, rounds = curvature_settings(mechanism, DATA.client_sizes, N), 6
+    found, rounds = plan(mechanism=mechanism, client_sizes=DATA.client_sizes, n_features=N), 6
     server = Server(found.algorithm, M, N)
     clients = [
         client(tmp_path / f"{i}", i, algorithm=found.algorithm, uploads=rounds) for i in range(M)

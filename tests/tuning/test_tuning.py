@@ -460,7 +460,7 @@ def test_the_default_counts_even_outside_the_space():
         ({"rounds": 3, "stopping": "text"}, "rounds and stopping exclude each other"),
         ({"algorithm": "fedepm"}, "algorithm must be FedEPM"),
         ({"algorithm": FedEPM(mechanism=LaplaceMechanism(total_epsilon=1.0))},
-         "spends budget.*privacy.defaults"),
+         "spends budget.*fedepm_fast.privacy.plan"),
         ({"algorithm": FedEPM(lam=0.0), "space": None}, "space must be given where lam is 0"),
     ],
 )  # fmt: skip
