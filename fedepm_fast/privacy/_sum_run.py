@@ -122,7 +122,9 @@ def moves_of(
     """What the clients `S` make of x, less x, shape (s, n)."""
     _, G = problem.client_gradients(S, x, compiled=compiled)
     moves = -G / eta
-    return clip_moves(moves, 0 * moves, plan.clip, plan.order) if plan.whole else moves
+    if plan.whole:
+        return clip_moves(moves, np.zeros_like(moves), plan.clip, plan.order)
+    return moves
 
 
 def sum_run(
@@ -167,8 +169,9 @@ def sum_run(
     watched = rules.watched(callback)
     names = ("objective", "grad_mean_sq", "accuracy", "elapsed", "local_time", "snr")
     lists: dict[str, list[Any]] = {name: [] for name in names}
+    x, compiled = np.zeros(n), engine == ENGINES[0]
+    moves_of(at_clients, plan, eta, np.arange(1), x, compiled=compiled)  # no time has compilation
     points, reasons, began = [], (MAX_ROUNDS,), perf_counter()
-    x = np.zeros(n)
     for tau in range(rounds + 1):
         points.append(x)
         for name in names:
@@ -182,7 +185,7 @@ def sum_run(
             reasons = (PRECISION,)
             break
         start, S = perf_counter(), select(source, tau, m, m0, algorithm.coverage_rounds)
-        moves = moves_of(at_clients, plan, eta, S, x, compiled=engine == ENGINES[0])
+        moves = moves_of(at_clients, plan, eta, S, x, compiled=compiled)
         lists["local_time"][-1] = perf_counter() - start
         total = sums.simulate(moves * units[S, None], source, tau + 1, S)
         x = x + total / units[S].sum() - pull * x / eta

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedepm_fast import FedEPM, FederatedData
-from fedepm_fast.losses import Logistic, Multinomial
+from fedepm_fast.losses import LeastSquares, Logistic, Multinomial
 from fedepm_fast.mechanisms import coordinates
 from fedepm_fast.privacy import GaussianMechanism, plan
 from fedepm_fast.privacy._settings import Settings
@@ -196,3 +196,39 @@ def test_with_next_to_no_noise_a_plan_ends_at_the_optimum(participation):
 def test_what_cannot_be_planned(changed, message):
     with pytest.raises(ValueError, match=message):
         plan(1.0, SIZES, 4, **{"trust": "secure-sum", **changed})
+
+
+# Of whole clients -----------------------------------------------------------------------------
+
+
+def of_clients(clip: float, epsilon: float = 1e10) -> FedEPM:
+    mechanism = GaussianMechanism(
+        total_epsilon=epsilon, clip=clip, public_scaling=True, neighbours="client"
+    )
+    return algorithm(mechanism=mechanism)
+
+
+def test_whole_clients_weigh_alike_and_their_moves_are_clipped():
+    data, clip = table(), 0.05
+    found = summed(of_clients(clip), data, 1, bits=40)
+    moves = []
+    for i in range(4):
+        a, b = data.client(i)
+        move = -a.T @ (0.5 - b) / len(b) / 0.5
+        moves.append(move * min(1, clip / np.linalg.norm(move)))
+    np.testing.assert_allclose(found.x, np.mean(moves, axis=0), rtol=0, atol=1e-6)
+    assert "for all records of a client together" in found.guarantee
+    assert "server that sees secure sums only" in found.guarantee
+
+
+@pytest.mark.parametrize("huge", [1e200, 1e308])
+def test_a_client_whose_gradient_overflows_moves_nothing(huge):
+    data = table()
+    labels = data.labels.copy()
+    labels[0] = huge
+    broken = dataclasses.replace(data, labels=labels)
+    loss = LeastSquares(beta=0.0)
+    with np.errstate(over="ignore"):
+        one = summed(of_clients(0.1), broken, 2, objective=loss, engine="reference")
+    assert np.isfinite(one.x).all() and np.abs(one.x).max() < 0.2
+    assert one.rounds == 2
