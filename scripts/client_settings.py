@@ -22,12 +22,12 @@ from fedepm_fast import FederatedData, Logistic, Problem
 
 Array = np.ndarray
 
-ROWS, CLIENT = 20_000, 50
+ROWS, CLIENT = 6_000, 50
 FEATURES = (5, 14)
-ROUNDS = (1, 2, 3, 4, 6, 8, 12)
-THETAS = (1.0, 2.0, 4.0, 8.0)
-CLIPS = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
-LEVELS = (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+ROUNDS = (1, 2, 3, 4, 8, 12)
+THETAS = (2.0, 4.0, 8.0)
+CLIPS = (0.06, 0.12, 0.25, 0.5, 1.0)
+LEVELS = (0.03, 0.1, 0.2, 0.4, 0.8, 1.6)
 CURVATURE = 0.25
 
 

@@ -73,7 +73,8 @@ def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
 
 def _check(plan: PrivatePlan, data: FederatedData, public_scaling: bool) -> Any:
     """The algorithm, if it may run on these data."""
-    if not np.array_equal(data.client_sizes, plan.client_sizes):
+    sizes = plan.mechanism.units(data.client_sizes), plan.mechanism.units(plan.client_sizes)
+    if not np.array_equal(*sizes):
         raise ArgumentValueError(
             "data", f"must have the plan's {len(plan.client_sizes)} clients of as many rows"
         )

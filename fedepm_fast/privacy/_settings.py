@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Settings(NamedTuple):
     """What a level of noise asks for."""
@@ -95,3 +97,48 @@ def largest_residual(level: float) -> float:
     law is skew.
     """
     return min(max(0.11 * level**-0.35, 0.2), 1.5)
+
+
+#: Of whole clients, by the order of the norm: up to so much noise, which is the norm of its
+#: deviations in the mean upload over the clip, the rounds, eta over the curvature of the loss, and
+#: the clip over the norm of a point of length 1; by ``scripts/client_settings.py``.
+OF_CLIENTS: dict[int, tuple[tuple[float, int, float, float], ...]] = {
+    2: (
+        (0.055, 12, 2.0, 1.0), (0.28, 12, 2.0, 0.5), (0.57, 12, 2.0, 0.25), (1.1, 12, 4.0, 0.12),
+        (math.inf, 1, 2.0, 0.25),
+    ),
+    1: (
+        (0.055, 12, 2.0, 0.5), (0.14, 12, 2.0, 0.25), (0.28, 8, 2.0, 0.25), (0.57, 3, 2.0, 0.25),
+        (1.1, 1, 2.0, 0.5), (math.inf, 1, 2.0, 0.25),
+    ),
+}  # fmt: skip
+#: Levels of that noise, and what share of the way from w = 0 to the optimum such runs closed there,
+#: in the mean over the synthetic tables, by the order of the norm.
+_LEVELS = (0.03, 0.1, 0.2, 0.4, 0.8, 1.6)
+_CLOSED = {2: (0.977, 0.967, 0.938, 0.841, 0.495, 0.205), 1: (0.97, 0.92, 0.81, 0.64, 0.5, 0.29)}
+
+
+def settings_for_clients(order: int, level: float) -> Settings:
+    """The settings of so much noise where whole clients are hidden.
+
+    How far a client moves is clipped, whatever its rows, so that what counts is the number of
+    clients: the noise in the mean of their uploads falls with its root. Where it is large, moves
+    are clipped far below their natural length ``|g_i|/eta``, which leaves their directions, and the
+    noise beside them, as they are; so the clip is the length of a step. Second moments would need
+    far more clients.
+    """
+    rounds, theta, clip = next(found[1:] for found in OF_CLIENTS[order] if level <= found[0])
+    return Settings(0, rounds, max(1, rounds // 2), theta, clip, 1.0, 1.0)
+
+
+def short_of_clients(order: int, level: float) -> float:
+    """Share of the way to the optimum that is left by such a run: beyond the last of the levels as
+    if its signal fell as the noise grows."""
+    levels, closed = np.log(_LEVELS), _CLOSED[order]
+    beyond = min(1.0, _LEVELS[-1] / level)
+    return 1 - beyond * float(np.interp(math.log(level), levels, closed))
+
+
+def level_for_clients(order: int, short: float) -> float:
+    """The noise with which so large a share is left."""
+    return float(np.exp(np.interp(1 - short, _CLOSED[order][::-1], np.log(_LEVELS)[::-1])))

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from .._common.text import pairs
+from ._settings import level_for_clients
 
 if TYPE_CHECKING:
     from .planning import PrivatePlan
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 #: Rise of the mean loss by noise from which it is said to be larger than the signal: columns of
 #: real tables lower the mean loss of two classes by 0.05 to 0.3, and 0.693 is all there is.
 TOO_MUCH = 0.05
+#: How far they do, about.
+SIGNAL = 0.15
 #: A rise that hardly shows: about half a percent of accuracy.
 AFFORDABLE = 0.01
 #: Shares of the way to the optimum from which on rounds are said to reach it, and up to which
@@ -29,7 +32,8 @@ def in_words(plan: PrivatePlan) -> str:
     """What printing a plan says."""
     m, d = len(plan.client_sizes), int(plan.client_sizes.sum())
     loss = plan.objective.name
-    title = f"Private plan: {_count(m, 'client')}, {_count(d, 'row')}, "
+    rows = "" if _whole(plan) else f"{_count(d, 'row')}, "  # which are hidden, then
+    title = f"Private plan: {_count(m, 'client')}, {rows}"
     title += f"{_count(plan.n_features, 'column')}, {loss}"
     return "\n".join([title, *pairs(_facts(plan), margin="  ")])
 
@@ -48,7 +52,8 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
             + rounds
         )
     noise = (
-        f"{mechanism.name}, rows clipped to {mechanism.clip:.3g} in L{mechanism.order}; about "
+        f"{mechanism.name}, {'moves' if _whole(plan) else 'rows'} clipped to "
+        f"{mechanism.clip:.3g} in L{mechanism.order}; about "
         f"{plan.deviation:.2g} (sd) in a coefficient of columns of root mean square 1"
     )
     trusted = "nobody: every client adds all of the noise that hides its records"
@@ -70,7 +75,8 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
 
 def expected(plan: PrivatePlan) -> str:
     """What the noise will do to the mean loss."""
-    text = f"the noise raises the mean loss by about {plan.rise:.2g}{_beside(plan)}"
+    what = "the noise, with what clipping leaves of the way, raises" * _whole(plan)
+    text = f"{what or 'the noise raises'} the mean loss by about {plan.rise:.2g}{_beside(plan)}"
     if plan.rise > TOO_MUCH:
         return text + ": it drowns most signals"
     if plan.objective.task != "regression" and plan.reach > _NEAR:
@@ -95,15 +101,24 @@ def remedy(plan: PrivatePlan) -> str:
     factor = math.sqrt(plan.rise / AFFORDABLE)
     m, d = len(plan.client_sizes), int(plan.client_sizes.sum())
     mechanism = plan.mechanism
+    if _whole(plan):  # whose settings are others then
+        factor = plan.level / level_for_clients(mechanism.order, AFFORDABLE / SIGNAL)
     uploads = plan.settings.rounds + mechanism.moments
     assert mechanism.total_epsilon is not None
     z = mechanism.noise_multiplier(mechanism.total_epsilon, uploads)
     epsilon = mechanism.compose(factor / z, uploads)
     clients = m * factor ** (1 if _summed(plan) else 2)
+    if _whole(plan):
+        return f"{_about(clients)} clients, or epsilon {epsilon:.2g} would"
     return (
         f"{_about(clients)} clients of as many rows each, or {_about(d * factor)} rows at these "
         f"clients, or epsilon {epsilon:.2g} would"
     )
+
+
+def _whole(plan: PrivatePlan) -> bool:
+    """Whether whole clients are hidden."""
+    return plan.mechanism.neighbours == "client"
 
 
 def _summed(plan: PrivatePlan) -> bool:
@@ -115,8 +130,9 @@ def warning_of(plan: PrivatePlan) -> str:
     if plan.rise <= TOO_MUCH:
         return ""
     m, d = len(plan.client_sizes), int(plan.client_sizes.sum())
+    rows = "" if _whole(plan) else f"{_count(d, 'row')}, "
     return (
-        f"the noise is larger than the signal: with {_count(m, 'client')}, {_count(d, 'row')}, "
+        f"the noise is larger than the signal: with {_count(m, 'client')}, {rows}"
         f"{_count(plan.n_features, 'column')} and epsilon {plan.mechanism.total_epsilon:g} "
         f"it is expected to raise the mean loss by about {plan.rise:.2g}{_beside(plan)}; "
         f"{remedy(plan)} lower that to {AFFORDABLE:g}"

@@ -40,8 +40,14 @@ from ..mechanisms._moments import DEVIATION, size_of_ones
 from ..participation import clients_per_round
 from ..result import Result
 from ._location import noise_l1_for, noise_left
-from ._settings import Settings, largest_residual, settings_for
-from ._words import in_words, warning_of
+from ._settings import (
+    Settings,
+    largest_residual,
+    settings_for,
+    settings_for_clients,
+    short_of_clients,
+)
+from ._words import SIGNAL, in_words, warning_of
 from .secure_sum import TRUSTED
 
 Array = NDArray[np.float64]
@@ -77,7 +83,8 @@ class PrivatePlan:
         Standard deviation that noise leaves in each coordinate of the model.
     rise : float
         How far that lifts the mean loss, in expectation, where columns have a root mean square of
-        about 1. At the start, w = 0, the mean loss of two classes is log 2 = 0.693.
+        about 1; of whole clients also what is left of the way, for their moves are clipped. At the
+        start, w = 0, the mean loss of two classes is log 2 = 0.693.
     trust : {"clients", "secure-sum"}
         Whether every client trusts itself alone, or secure sums and the honest share of clients.
     honest : float
@@ -228,6 +235,7 @@ def plan(
     settings: Settings | None = None,
     trust: str = TRUSTED[0],
     honest: float = 0.5,
+    neighbours: str = "record",
 ) -> PrivatePlan:
     """Plan a private run: all of its settings, from public numbers.
 
@@ -236,21 +244,22 @@ def plan(
     total_epsilon : float or array_like of shape (m,)
         What each client may spend, above 0.
     client_sizes : array_like of shape (m,)
-        Rows of each client.
+        Rows of each client; of whole clients, which hide them, only how many clients there are.
     n_features : int
         Columns, the intercept among them.
     delta : float
         In [0, 1): Gaussian noise, or Laplace noise and a pure guarantee where it is 0.
     objective : str or Objective
-        With a bounded slope and curvature; by its name it has no penalty. Labels of a regression
-        are brought to a deviation of about 1 and a mean near 0 by numbers that are public, as
-        columns are; least squares is then the Huber loss, with a delta for this level of noise.
+        With a bounded slope and curvature, but for whole clients; by its name it has no penalty.
+        Labels of a regression are brought to a deviation of about 1 and a mean near 0 by numbers
+        that are public, as columns are; least squares is then the Huber loss, with a delta for this
+        level of noise, but for whole clients.
     participation : float
         Share of the clients of a round, in (0, 1].
     client_weight : {"size", "equal"}
         Whether all rows weigh alike in the aggregate, or all clients.
     mechanism : Mechanism, optional
-        Instead of `total_epsilon` and `delta`; a clip that it has is kept.
+        Instead of `total_epsilon`, `delta` and `neighbours`; a clip that it has is kept.
     settings : Settings, optional
         Instead of those of the level of noise.
     trust : {"clients", "secure-sum"}
@@ -261,6 +270,9 @@ def plan(
     honest : float
         Share of the clients of a sum, in (0, 1], that are honest at least: they add their part
         and do not tell it. With "secure-sum" only.
+    neighbours : {"record", "client"}
+        Whether each record of a client is hidden, or all of them together, see `Mechanism`: of any
+        loss then, whose slope need not be bounded.
 
     Returns
     -------
@@ -272,7 +284,7 @@ def plan(
         Naming the argument.
     """
     if mechanism is None:
-        mechanism = _mechanism(total_epsilon, delta)
+        mechanism = _mechanism(total_epsilon, delta, neighbours)
     elif not isinstance(mechanism, Mechanism) or mechanism.total_epsilon is None:
         raise ArgumentTypeError(
             "mechanism", f"must be a mechanism with a total_epsilon, got {mechanism!r}"
@@ -288,36 +300,43 @@ def plan(
     if trust != TRUSTED[0]:
         _check_sums(mechanism, client_weight)
     loss = _objective(objective)
-    whole = _whole(mechanism.order, n)
-    # Of each client's noise in its gradient, if it uploads once and the loss has a slope of 1, and
-    # how that enters the mean.
-    noise = 2 * whole / sizes * mechanism.noise_multipliers(np.ones(len(sizes), np.int64))
+    whole = mechanism.neighbours == "client"
+    unit = _unit(mechanism, loss, n)
+    # Of each client's noise in its gradient, if it uploads once and the loss has a slope of 1, or
+    # of whole clients in their moves, and how that enters the mean.
+    once = mechanism.noise_multipliers(np.ones(len(sizes), np.int64))
+    noise = 2 * unit / mechanism.units(sizes) * once
     aggregation = "inverse_deviation" if client_weight == "size" else "equal"
     if client_weight == "size" and trust == TRUSTED[0]:
-        aggregation = _aggregation(mechanism, noise, sizes)
+        aggregation = "inverse_variance" if whole else _aggregation(mechanism, noise, sizes)
     weights = (1 / noise) ** BY_NOISE.get(aggregation, 0.0)
     upload = DEVIATION[mechanism.order] * float(np.linalg.norm(weights * noise) / weights.sum())
     upload *= noise_left(mechanism, weights, noise)
     if trust != TRUSTED[0]:
         m0 = clients_per_round(rho, len(sizes))
         upload *= math.sqrt(m0 / clients_per_round(honest, m0) / len(sizes)) / rho
-    level = upload * math.sqrt(n * loss.n_outputs) * 0.25
-    if isinstance(loss, LeastSquares):
-        loss = Huber(
-            loss.beta, loss.regularizer, weights=loss.weights, delta=largest_residual(level)
+    level = upload * math.sqrt(n * loss.n_outputs)
+    if whole:
+        curvature = loss.curvature or 1.0  # without a bound about that at margin 0
+        chosen = settings or settings_for_clients(mechanism.order, level)
+    else:
+        level *= 0.25
+        if isinstance(loss, LeastSquares):
+            loss = Huber(
+                loss.beta, loss.regularizer, weights=loss.weights, delta=largest_residual(level)
+            )
+        slope, curvature = loss.slope_in(mechanism.order), loss.curvature
+        if slope is None or curvature is None:
+            raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
+        unit, upload, level = slope * unit, slope * upload, slope * level / curvature
+        chosen = settings or settings_for(
+            mechanism.order, level, of_residuals=isinstance(loss, Huber)
         )
-    slope = loss.slope_in(mechanism.order)
-    if slope is None or loss.curvature is None:
-        raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
-    whole, upload, level = slope * whole, slope * upload, slope * level / loss.curvature
-    chosen = settings
-    if chosen is None:
-        chosen = settings_for(mechanism.order, level, of_residuals=isinstance(loss, Huber))
     if settings is None and isinstance(mechanism, LaplaceMechanism) and mechanism.delta:
         # Which accounts for no release of several uploads' worth; columns as they are curve more.
         chosen = chosen._replace(moments=0, theta=max(chosen.theta, 2.5))
-    clip = chosen.clip * whole if mechanism.clip is None else mechanism.clip
-    eta = chosen.theta * loss.curvature
+    clip = chosen.clip * unit if mechanism.clip is None else mechanism.clip
+    eta = chosen.theta * curvature
     algorithm = FedEPM(
         mechanism=dataclasses.replace(mechanism, clip=clip, moments=chosen.moments),
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=rho, step="1",
@@ -328,9 +347,13 @@ def plan(
     epsilon, releases = mechanism.total_epsilon, chosen.rounds + chosen.moments
     assert epsilon is not None
     share = mechanism.noise_multiplier(epsilon, releases) / mechanism.noise_multiplier(epsilon, 1)
-    each = upload * share * clip / whole / eta  # the noise of a round in x
-    deviation = each * _of_average(1 - _TYPICAL / chosen.theta, chosen.rounds, chosen.kept)
-    rise = loss.curvature * _TYPICAL / 2 * n * loss.n_outputs * deviation**2
+    each = upload * share * clip / unit / (1 if whole else eta)  # the noise of a round in x
+    # Moves that are clipped hardly bring it back.
+    left = 0.9 if whole else 1 - _TYPICAL / chosen.theta
+    deviation = each * _of_average(left, chosen.rounds, chosen.kept)
+    rise = curvature * _TYPICAL / 2 * n * loss.n_outputs * deviation**2
+    if whole:  # nor do they lead to the optimum
+        rise = SIGNAL * short_of_clients(mechanism.order, level)
     return PrivatePlan(
         algorithm, math.ceil(chosen.rounds / rho), chosen, sizes.astype(np.int64), n, loss, level,
         deviation, rise, trust, honest,
@@ -345,7 +368,7 @@ def _with_penalty(back: Array, objective: Objective) -> Array:
     the penalty of w has in v the matrix P; turned by its eigenvectors, and every direction divided
     by ``sqrt(1 + beta * delta / kappa)``, delta its eigenvalue, the sum is kappa again.
     """
-    beta, kappa, p = objective.beta, objective.curvature, len(back)
+    beta, kappa, p = objective.beta, objective.curvature or 1.0, len(back)
     if beta == 0:
         return back
     weights = np.ones(p) if objective.weights is None else np.array(objective.weights)
@@ -369,10 +392,10 @@ def _objective(objective: str | Objective) -> Objective:
     return objective.changed(regularizer=REGULARIZERS[1])
 
 
-def _mechanism(total_epsilon: Any, delta: Any) -> Mechanism:
+def _mechanism(total_epsilon: Any, delta: Any, neighbours: str) -> Mechanism:
     """Gaussian noise, or Laplace noise where delta is 0."""
     delta = check_real("delta", delta, low=0.0, high=1.0, open_high=True)
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"neighbours": neighbours}
     if np.ndim(total_epsilon):
         given["budgets"] = check_array("total_epsilon", total_epsilon, ndim=1)
     else:
@@ -399,9 +422,12 @@ def _check_sums(mechanism: Mechanism, client_weight: str) -> None:
         )  # fmt: skip
 
 
-def _whole(order: int, n: int) -> float:
-    """Norm of a row whose entries are all 1."""
-    return n if order == 1 else math.sqrt(n)
+def _unit(mechanism: Mechanism, loss: Objective, n: int) -> float:
+    """Norm of a row whose entries are all 1; where clients' moves are clipped and not rows, the
+    largest of a point whose Euclidean length is 1."""
+    if mechanism.neighbours == "client":
+        return math.sqrt(n * loss.n_outputs) if mechanism.order == 1 else 1.0
+    return n if mechanism.order == 1 else math.sqrt(n)
 
 
 def _aggregation(mechanism: Mechanism, noise: Array, sizes: Array) -> str:

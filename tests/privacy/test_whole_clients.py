@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import small_data
 
-from fedepm_fast import FedEPM, FederatedData, Poisson, Problem, ScalarLoss, run
+from fedepm_fast import FedEPM, FederatedData, Logistic, Poisson, Problem, ScalarLoss, run
 from fedepm_fast._common import files as _files
 from fedepm_fast.algorithms import AtClients
 from fedepm_fast.federation.client import PrivateClient
 from fedepm_fast.guarantees import SIMULATED
 from fedepm_fast.mechanisms import FOR_ROUNDING, client_moments, clip_moves, simulate_moments
-from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
+from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
+from fedepm_fast.privacy._settings import level_for_clients, short_of_clients
 from fedepm_fast.privacy.audit import audit
 from fedepm_fast.randomness import CounterRandomness
 
@@ -246,3 +249,75 @@ def test_second_moments_of_whole_clients_move_as_one_record_does():
     assert max(apart) <= scales[0]
     axes = [client_moments(np.eye(2)[[j, j]] * 9, 2.0, 2) for j in (0, 1)]
     assert np.linalg.norm(axes[0] - axes[1]) == pytest.approx(2**0.5 * 4.0, rel=1e-12)
+
+
+# By a plan ----------------------------------------------------------------------------------
+
+
+def clients(m, d, seed=0):
+    rng = np.random.default_rng(seed)
+    A = np.column_stack([rng.normal(size=(m * d, 3)), np.ones(m * d)])
+    labels = rng.random(m * d) < 1 / (1 + np.exp(-A @ [1.0, -1.0, 0.5, 0.3]))
+    return FederatedData(A, labels.astype(float), np.full(m, d))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_noise_of_a_plan_is_that_of_the_clip_and_the_number_of_clients(delta):
+    one, other = (plan(1.0, np.full(400, d), 4, delta=delta, neighbours="client") for d in (1, 9))
+    for name in ("level", "deviation", "rise", "rounds"):  # sizes are hidden
+        assert getattr(one, name) == getattr(other, name)
+    assert one.mechanism == other.mechanism and not one.mechanism.moments
+    z, order = one.mechanism.noise_multiplier(1.0, 1), one.mechanism.order
+    if order == 2:
+        assert one.level == pytest.approx(2 * z * 2 / 20)
+        more = plan(1.0, np.full(6400, 1), 4, delta=delta, neighbours="client")
+        assert more.level == pytest.approx(one.level / 4)
+        summed = plan(1.0, np.ones(400), 4, neighbours="client", trust="secure-sum", honest=1.0)
+        assert summed.level == pytest.approx(one.level / 20)
+    step = plan(
+        1.0, np.ones(400), 4, delta=delta, neighbours="client",
+        settings=one.settings._replace(rounds=1, kept=1),
+    )  # fmt: skip
+    data = clients(400, 5)
+    points = np.array([step.run(data, seed=2**40 + k, public_scaling=True).x for k in range(80)])
+    np.testing.assert_allclose(points.std(axis=0).mean(), step.deviation, rtol=0.15)
+
+
+@pytest.mark.parametrize("objective", ["logistic", "least_squares"])
+@pytest.mark.parametrize("trust", ["clients", "secure-sum"])
+def test_a_plan_runs_in_both_engines_whatever_the_sizes(objective, trust):
+    data = clients(30, 4)
+    planned = plan(2.0, np.ones(30), 4, neighbours="client", objective=objective, trust=trust)
+    one, other = (
+        planned.run(data, seed=SECRET, public_scaling=True, engine=engine)
+        for engine in ("compiled", "reference")
+    )
+    np.testing.assert_allclose(one.x, other.x, rtol=1e-9, atol=1e-9)
+    assert "for all records of a client together" in one.guarantee
+    assert one.settings["privacy"]["client_sizes"] == []
+    with pytest.raises(ValueError, match="data must have the plan's 30 clients"):
+        planned.run(clients(29, 4), public_scaling=True)
+
+
+def test_many_clients_come_close_and_few_are_told_that_they_will_not():
+    data = clients(6000, 3)
+    planned = plan(2.0, data.client_sizes, 4, neighbours="client")
+    found = planned.run(data, seed=SECRET, public_scaling=True).history["objective"] / 6000
+    best = Problem(data, Logistic(beta=0.0)).optimum().value / 6000
+    assert (found[0] - found[-1]) / (found[0] - best) > 0.9
+    assert planned.rise < 0.02 and planned.warning == ""
+    few = plan(1.0, np.ones(100), 15, neighbours="client")
+    text = " ".join(str(few).split())
+    assert few.rise > 0.1 and "it drowns most signals" in text and "moves clipped to" in text
+    assert "100 clients, 15 columns" in text and "row" not in text.replace("drowns", "")
+    # What it says would make it affordable does.
+    needed = int(re.search(r"affordable ([\d,]+) clients", text)[1].replace(",", ""))
+    assert 5000 < needed < 50_000
+    assert plan(1.0, np.ones(needed), 15, neighbours="client").rise <= 0.0105
+    epsilon = float(re.search(r"or epsilon ([\d.]+) would", text)[1])
+    assert plan(epsilon, np.ones(100), 15, neighbours="client").rise <= 0.0105
+    # The affordable levels of both kinds of noise, found again in the table.
+    for order in (1, 2):
+        assert short_of_clients(order, level_for_clients(order, 0.1)) == pytest.approx(0.1)
+        found = [short_of_clients(order, level) for level in (0.01, 0.1, 0.3, 1.0, 3.0, 100.0)]
+        assert found == sorted(found) and found[-1] > 0.99
