@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fedepm_fast import FederatedData
-from fedepm_fast.losses import Logistic, Multinomial, Objective
+from fedepm_fast import FederatedData, ScalarLoss
+from fedepm_fast.losses import Huber, Logistic, Multinomial, Objective, Poisson, SquaredHinge
 from fedepm_fast.mechanisms import client_moments, moments_change, privacy_plan
 from fedepm_fast.objectives import Problem
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
@@ -25,6 +25,21 @@ from fedepm_fast.private_runs import private_problem, problem_in
 P, CLIP, RADIUS, MOVES = 4, 2.0, 3.0, 400
 #: Climbers at a time, at one point and in the same coordinates.
 LEAST, MOST = 4, 25
+
+LOSSES = {
+    "logistic": Logistic(beta=0.0),
+    "3 classes": Multinomial(classes=3, beta=0.0),
+    "Huber": Huber(beta=0.0, delta=0.7),
+    "squared hinge": SquaredHinge(beta=0.0, slope=1.5),
+    "Poisson": Poisson(beta=0.0, slope=0.6),
+    "two numbers": ScalarLoss(  # whose gradient exceeds the slope that it is clipped to
+        0.0,
+        value=lambda t, y: 0.5 * (t - y) ** 2,
+        gradient=lambda t, y: t - y,
+        slope=40.0,
+        curvature=1.0,
+    ),
+}
 
 #: Of rows (pairs, 2, d, P) and labels (pairs, 2, d), how far apart over the bound.
 Attack = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -106,8 +121,7 @@ def attacks(pairs: int, seed: int = 0) -> Iterator[tuple[str, np.ndarray]]:
     """All of them, by name."""
     for order in (1, 2):
         yield f"moments, L{order}", attacked(lambda _, o=order: moments(o), pairs, seed)
-        losses = {"logistic": Logistic(beta=0.0), "3 classes": Multinomial(classes=3, beta=0.0)}
-        for name, loss in losses.items():
+        for name, loss in LOSSES.items():
 
             def make(rng: np.random.Generator, o: int = order, f: Objective = loss) -> Attack:
                 return gradients(o, f, rng)
