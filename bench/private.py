@@ -186,15 +186,18 @@ class How:
     tables: tuple[str, ...] = tuple(TABLES)
 
 
-PURE = (0.25, 0.5, 1.0, 5.0)
+PURE = (0.25, 0.5, 1.0, 2.0, 5.0)
+WHOLE: dict[str, Any] = {"delta": DELTA, "neighbours": "client"}
 HOW = {
     "majority": How("the commonest class", majority, (math.inf,)),
     "optimum": How("no privacy", optimum, (math.inf,)),
     "gaussian": How("nobody, Gaussian", planned(delta=DELTA)),
-    "laplace": How("nobody, Laplace, pure", planned(delta=0.0), (*PURE[:3], 2.0, 5.0)),
+    "laplace": How("nobody, Laplace", planned(delta=0.0), PURE),
     "mean": How("the same, and the mean", planned(mean=True, delta=0.0), (0.25, 0.5), ("adult",)),
-    "sums": How("a server of sums, Gaussian", planned(delta=DELTA, trust="secure-sum")),
-    "central": How("a curator (diffprivlib), pure", central, (0.25, 0.5, 1.0, 2.0, 5.0)),
+    "sums": How("sums", planned(delta=DELTA, trust="secure-sum")),
+    "client": How("nobody, whole clients", planned(**WHOLE)),
+    "client sums": How("sums, whole clients", planned(**WHOLE, trust="secure-sum")),
+    "central": How("a curator (diffprivlib)", central, PURE),
 }
 
 

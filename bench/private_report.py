@@ -91,22 +91,40 @@ def show(path: Path, figure: Path | None) -> None:
             print(f"\n{min(times):.2f} to {max(times):.2f} s a run")
 
 
+#: Colour by who is trusted, line and marker by what is protected and by which noise.
+LOOKS: dict[str, tuple[str, str, str]] = {
+    "gaussian": ("#0072B2", "-", "o"),
+    "laplace": ("#0072B2", "--", "s"),
+    "client": ("#0072B2", ":", "v"),
+    "sums": ("#009E73", "-", "o"),
+    "client sums": ("#009E73", ":", "v"),
+    "central": ("#E69F00", "-.", "D"),
+}
+
+
 def draw(cells: Cells, path: Path) -> None:
-    """Accuracy against epsilon, a panel a table and a line a way, medians and worst trials."""
+    """Accuracy against epsilon, a panel a table and a line a way: medians, and shaded down to the
+    worst trial where records have Gaussian noise."""
     figure, grid = plots.new_grid(2, 2, 9.0, 6.4)
-    looks = dict(zip(HOW, [*plots.STYLES.values(), *plots.MORE_STYLES], strict=False))
     for ax, (name, table) in zip(grid.flat, TABLES.items(), strict=True):
-        for way, look in looks.items():
+        levels = []
+        for way in ("majority", "optimum"):
+            levels += [median(cells[name, way, math.inf].accuracy.values())]
+            ax.axhline(levels[-1], color=rcParams["text.color"], linestyle=(0, (1, 2)), lw=1)
+            words = dict(xytext=(0, 2), textcoords="offset points")
+            ax.annotate(HOW[way].words, (0.25, levels[-1]), fontsize=8, **words)
+        for way, (colour, line, marker) in LOOKS.items():
             found = {e: cells[name, way, e] for e in HOW[way].epsilons if (name, way, e) in cells}
             middle = [median(cell.accuracy.values()) for cell in found.values()]
-            if [*found] == [math.inf]:
-                ax.axhline(middle[0], color=rcParams["text.color"], linestyle=(0, (1, 2)), lw=1)
-                words = dict(xytext=(0, 2), textcoords="offset points")
-                ax.annotate(HOW[way].words, (5, middle[0]), ha="right", fontsize=8, **words)
-            elif found:
-                ax.plot([*found], middle, label=HOW[way].words, markersize=4, **look)
+            ax.plot(
+                [*found], middle, label=HOW[way].words, color=colour, linestyle=line,
+                marker=marker, markersize=4,
+            )  # fmt: skip
+            if way in ("gaussian", "sums"):
                 worst = [min(cell.accuracy.values()) for cell in found.values()]
-                ax.fill_between([*found], worst, middle, color=look["color"], alpha=0.12, lw=0)
+                ax.fill_between([*found], worst, middle, color=colour, alpha=0.15, lw=0)
+        low, high = levels
+        ax.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))
         ax.set_xscale("log")
         ax.set_xticks([0.25, 0.5, 1, 2, 5], ["0.25", "0.5", "1", "2", "5"])
         ax.minorticks_off()
@@ -116,5 +134,5 @@ def draw(cells: Cells, path: Path) -> None:
     for ax in grid[:, 0]:
         ax.set_ylabel("accuracy")
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9, frameon=False)
+    figure.legend(handles, labels, loc="outside upper center", ncols=6, fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)
