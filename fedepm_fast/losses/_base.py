@@ -154,6 +154,11 @@ class Objective:
         is, for the losses of this package do."""
         return self
 
+    def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
+        """The loss of rows that were scaled by `factors` (d,), in [0, 1], and its labels: one
+        whose derivative has the same bound, and whose minimum is this loss's, where it can."""
+        return self.bounded(), labels
+
     def slope_in(self, order: int) -> float | None:
         """A bound of the derivative's norm, L1 (order 1) or L2 (order 2), over a row's margins."""
         return self.slope

@@ -46,6 +46,11 @@ class Logistic(Objective):
 
         return expit(t) * expit(-t)
 
+    def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
+        from ._clipped import clipped_logistic
+
+        return clipped_logistic(self, labels, factors)
+
     @staticmethod
     def lanes() -> Loss:
         from ..kernels.losses import lanes as v

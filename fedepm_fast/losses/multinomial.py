@@ -100,6 +100,11 @@ class Multinomial(Objective):
     def parameter(self) -> float:
         return self.n_outputs
 
+    def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
+        from ._clipped import clipped_multinomial
+
+        return clipped_multinomial(self, labels, factors)
+
     @staticmethod
     def lanes() -> Loss:
         from ..kernels.losses import lanes as v
