@@ -26,7 +26,6 @@ from .guarantees import (
     withdrawn,
 )
 from .losses import OBJECTIVES, as_objective
-from .losses.huber import Huber
 from .losses.multinomial import Multinomial
 from .losses.scalar import ScalarLoss
 from .mechanisms import Mechanism, PrivacyPlan, clipped_data, in_coordinates
@@ -151,11 +150,7 @@ def private_problem(mechanism: Mechanism, problem: Problem) -> Problem:
     derivatives to the loss's. Of whole clients it bounds the moves, and these are as they are."""
     if mechanism.neighbours == "client":
         return problem
-    objective = problem.objective
-    slope = objective.slope_in(mechanism.order)
-    assert slope is not None
-    data = clipped_data(problem.data, mechanism, slope, of_residuals=isinstance(objective, Huber))
-    return Problem(data, objective.bounded())
+    return Problem(*clipped_data(problem.data, mechanism, problem.objective))
 
 
 def problem_in(problem: Problem, matrix: Array) -> Problem:

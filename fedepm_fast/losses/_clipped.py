@@ -71,7 +71,9 @@ class ClippedLogistic(Logistic):
                 select(target < 0.0, -sigmoid, sigmoid), total + value / absolute(target), product
             )  # fmt: skip
 
-        return v.lane_loss("logistic of clipped rows", step, no_margin=-np.inf, no_target=1.0)
+        return v.lane_loss(
+            "logistic of clipped rows", step, labels="binary", no_margin=-np.inf, no_target=1.0
+        )
 
 
 @dataclass(frozen=True)

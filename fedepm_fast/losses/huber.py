@@ -51,6 +51,11 @@ class Huber(Objective):
     def second_derivative(self, t: Array, b: Array) -> Array:
         return np.where(np.abs(t - b) < self.delta, 1.0, 0.0)
 
+    def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
+        # Residuals are scaled as their rows are: the record weighs less, and a linear model of
+        # the labels remains one.
+        return self, labels * factors
+
     @property
     def parameter(self) -> float:
         return self.delta

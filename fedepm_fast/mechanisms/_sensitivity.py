@@ -14,6 +14,7 @@ from ..data import FederatedData
 from ._base import Array, Mechanism
 
 if TYPE_CHECKING:
+    from ..losses import Objective
     from ..objectives import Problem
 
 #: Points and noise of a private run stay below this, so that their squares do not overflow.
@@ -273,28 +274,24 @@ def clip_moves(W: Array, start: Array, bound: float, order: int) -> Array:
 
 
 def clipped_data(
-    data: FederatedData, mechanism: Mechanism, slope: float, *, of_residuals: bool = False
-) -> FederatedData:
-    """`data` with rows clipped so that a record's gradient is within the mechanism's clip.
-
-    `slope` bounds the derivative of the loss in the margin. Where the loss is one `of_residuals` a
-    label is scaled as its row is, and so is their residual at any point: the record weighs less,
-    and a linear model of the labels remains one.
-    """
+    data: FederatedData, mechanism: Mechanism, objective: Objective
+) -> tuple[FederatedData, Objective]:
+    """`data` with rows clipped so that a record's gradient is within the mechanism's clip, and the
+    loss whose gradients these are: see `Objective.of_clipped`."""
     assert mechanism.clip is not None
+    slope = objective.slope_in(mechanism.order)
+    if slope is None:
+        raise ValueError(f"the objective {objective.name!r} has no bound on its derivative")
     with np.errstate(over="ignore", under="ignore"):
         bound = np.float64(mechanism.clip) / slope
     if not _LEAST_BOUND <= bound <= 1 / _LEAST_BOUND:
         raise ValueError(
             f"clip must be of a size like the slope of the loss, {slope:g}, got {mechanism.clip:g}"
         )
-    features, factor = _clip(data.features, bound, _NORMS[mechanism.order])
-    return FederatedData(
-        features,
-        data.labels * factor if of_residuals else data.labels,
-        data.client_sizes,
-        data.feature_names,
-        data.client_names,
-        data.rows,
+    features, factors = _clip(data.features, bound, _NORMS[mechanism.order])
+    loss, labels = objective.of_clipped(data.labels, factors)
+    found = FederatedData(
+        features, labels, data.client_sizes, data.feature_names, data.client_names, data.rows,
         data.description,
-    )
+    )  # fmt: skip
+    return found, loss

@@ -36,30 +36,47 @@ class Settings(NamedTuple):
 #: By the order of the norm: up to so much noise, the settings.
 BEST: dict[int, tuple[tuple[float, Settings], ...]] = {
     2: (
-        (0.0042, Settings(8, 24, 18, 1.0, 1.8, 1.4, 1.0)),
-        (0.0075, Settings(8, 24, 18, 1.0, 1.3, 1.4, 0.3)),
-        (0.013, Settings(8, 16, 12, 1.0, 1.3, 1.4, 1.0)),
-        (0.024, Settings(8, 24, 18, 1.5, 1.3, 1.4, 0.3)),
-        (0.075, Settings(2, 8, 6, 2.5, 0.9, 0.8, 0.3)),
-        (0.13, Settings(4, 6, 1, 2.5, 0.6, 0.8, 1.0)),
-        (0.24, Settings(0, 3, 2, 1.5, 0.9, 0.8, 1.0)),
-        (0.42, Settings(0, 2, 1, 2.5, 0.6, 0.8, 1.0)),
-        (0.75, Settings(0, 1, 1, 2.5, 0.9, 0.8, 1.0)),
-        (math.inf, Settings(0, 1, 1, 6.0, 0.6, 0.8, 1.0)),
+        (0.0075, Settings(8, 24, 18, 0.75, 1.1, 1.2, 1.0)),
+        (0.013, Settings(8, 24, 18, 0.75, 0.8, 1.2, 1.0)),
+        (0.024, Settings(2, 8, 6, 0.65, 0.6, 0.8, 1.0)),
+        (0.042, Settings(2, 8, 6, 0.75, 0.6, 0.8, 1.0)),
+        (0.075, Settings(2, 6, 5, 0.65, 0.45, 0.8, 1.0)),
+        (0.13, Settings(0, 8, 6, 1.0, 0.45, 0.8, 1.0)),
+        (0.24, Settings(0, 4, 3, 1.0, 0.45, 0.8, 1.0)),
+        (0.42, Settings(0, 4, 3, 1.0, 0.3, 0.8, 1.0)),
+        (0.75, Settings(0, 1, 1, 0.75, 0.3, 0.8, 1.0)),
+        (math.inf, Settings(0, 1, 1, 2.0, 0.3, 0.8, 1.0)),
     ),
     1: (
-        (0.0018, Settings(4, 12, 6, 1.0, 1.1, 1.0, 1.0)),
-        (0.0031, Settings(4, 12, 6, 1.0, 1.1, 1.0, 0.3)),
-        (0.0096, Settings(4, 6, 5, 1.0, 1.1, 1.0, 0.3)),
-        (0.031, Settings(1, 3, 2, 1.0, 0.8, 0.6, 1.0)),
-        (0.055, Settings(0, 4, 2, 1.5, 0.6, 0.6, 1.0)),
-        (0.096, Settings(0, 2, 1, 1.5, 0.6, 0.6, 1.0)),
-        (0.18, Settings(0, 3, 2, 1.5, 0.6, 0.6, 1.0)),
-        (0.31, Settings(0, 2, 1, 1.5, 0.6, 0.6, 1.0)),
-        (0.55, Settings(0, 1, 1, 2.5, 0.6, 0.6, 1.0)),
-        (math.inf, Settings(0, 1, 1, 6.0, 0.4, 0.6, 1.0)),
+        (0.0031, Settings(4, 12, 9, 0.75, 0.8, 0.8, 1.0)),
+        (0.0055, Settings(3, 8, 6, 0.75, 0.8, 0.8, 1.0)),
+        (0.0096, Settings(2, 6, 5, 0.75, 0.6, 0.6, 1.0)),
+        (0.018, Settings(1, 4, 3, 0.75, 0.6, 0.6, 1.0)),
+        (0.031, Settings(1, 3, 2, 0.75, 0.6, 0.6, 0.3)),
+        (0.055, Settings(1, 3, 2, 0.75, 0.45, 0.6, 0.3)),
+        (0.096, Settings(0, 3, 2, 0.75, 0.3, 0.6, 1.0)),
+        (0.18, Settings(0, 3, 2, 1.0, 0.3, 0.6, 1.0)),
+        (0.31, Settings(0, 2, 1, 1.5, 0.3, 0.6, 1.0)),
+        (0.55, Settings(0, 1, 1, 0.75, 0.3, 0.6, 1.0)),
+        (math.inf, Settings(0, 1, 1, 2.0, 0.3, 0.6, 1.0)),
     ),
 }
+
+#: By the order of the norm and the level of noise: the share of the way from w = 0 to the optimum
+#: that is left, in the mean over the tables, and in the worst tenth of them.
+LEFT: dict[int, tuple[tuple[float, float, float], ...]] = {
+    2: (
+        (0.0032, 0.001, 0.003), (0.0056, 0.003, 0.005), (0.01, 0.005, 0.01), (0.018, 0.01, 0.015),
+        (0.032, 0.03, 0.04), (0.056, 0.07, 0.1), (0.1, 0.17, 0.41), (0.18, 0.31, 0.53),
+        (0.32, 0.53, 0.73), (0.56, 0.77, 0.92), (1.0, 1.0, 1.0),
+    ),
+    1: (
+        (0.0013, 0.003, 0.01), (0.0024, 0.004, 0.01), (0.0041, 0.007, 0.015),
+        (0.0074, 0.016, 0.03), (0.013, 0.035, 0.06), (0.023, 0.075, 0.12), (0.042, 0.14, 0.26),
+        (0.074, 0.23, 0.39), (0.13, 0.33, 0.54), (0.23, 0.49, 0.74), (0.42, 0.57, 0.76),
+        (1.0, 1.0, 1.0),
+    ),
+}  # fmt: skip
 
 #: The same for residuals: rows are clipped together with their labels, which leaves a linear model
 #: of these as it was, so that the level is smaller at which whitening pays.
@@ -97,6 +114,13 @@ def largest_residual(level: float) -> float:
     law is skew.
     """
     return min(max(0.11 * level**-0.35, 0.2), 1.5)
+
+
+def left_of(order: int, level: float) -> tuple[float, float]:
+    """What `LEFT` says of so much noise: in the mean, and in the worst tenth of tables."""
+    levels, mean, worst = np.array(LEFT[order]).T
+    place = np.log(level)
+    return tuple(float(np.interp(place, np.log(levels), of)) for of in (mean, worst))  # type: ignore[return-value]
 
 
 #: Of whole clients, by the order of the norm: up to so much noise, which is the norm of its

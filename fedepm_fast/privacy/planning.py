@@ -129,10 +129,10 @@ class PrivatePlan:
     def reach(self) -> float:
         """How far the rounds go from the start to the optimum without noise, in (0, 1].
 
-        Where the curvature is that of most rows; of K classes it is K/2 times below its bound."""
-        shrunk = min(1.0, 2 / self.objective.n_outputs) * _TYPICAL / self.settings.theta
+        Where the curvature is that of most rows.
+        """
         last = self.settings.rounds - np.arange(self.settings.kept)
-        return float(1 - np.mean((1 - shrunk) ** last))
+        return float(1 - np.mean((1 - _pace(self.settings)) ** last))
 
     @property
     def radius(self) -> float | None:
@@ -317,7 +317,6 @@ def plan(
         upload *= math.sqrt(m0 / clients_per_round(honest, m0) / len(sizes)) / rho
     level = upload * math.sqrt(n * loss.n_outputs)
     if whole:
-        curvature = loss.curvature or 1.0  # without a bound about that at margin 0
         chosen = settings or settings_for_clients(mechanism.order, level)
     else:
         level *= 0.25
@@ -325,10 +324,10 @@ def plan(
             loss = Huber(
                 loss.beta, loss.regularizer, weights=loss.weights, delta=largest_residual(level)
             )
-        slope, curvature = loss.slope_in(mechanism.order), loss.curvature
-        if slope is None or curvature is None:
+        slope = loss.slope_in(mechanism.order)
+        if slope is None or loss.curvature is None:
             raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
-        unit, upload, level = slope * unit, slope * upload, slope * level / curvature
+        unit, upload, level = slope * unit, slope * upload, slope * level / curvature_of(loss)
         chosen = settings or settings_for(
             mechanism.order, level, of_residuals=isinstance(loss, Huber)
         )
@@ -336,6 +335,7 @@ def plan(
         # Which accounts for no release of several uploads' worth; columns as they are curve more.
         chosen = chosen._replace(moments=0, theta=max(chosen.theta, 2.5))
     clip = chosen.clip * unit if mechanism.clip is None else mechanism.clip
+    curvature = curvature_of(loss)
     eta = chosen.theta * curvature
     algorithm = FedEPM(
         mechanism=dataclasses.replace(mechanism, clip=clip, moments=chosen.moments),
@@ -349,7 +349,7 @@ def plan(
     share = mechanism.noise_multiplier(epsilon, releases) / mechanism.noise_multiplier(epsilon, 1)
     each = upload * share * clip / unit / (1 if whole else eta)  # the noise of a round in x
     # Moves that are clipped hardly bring it back.
-    left = 0.9 if whole else 1 - _TYPICAL / chosen.theta
+    left = 0.9 if whole else 1 - _pace(chosen)
     deviation = each * _of_average(left, chosen.rounds, chosen.kept)
     rise = curvature * _TYPICAL / 2 * n * loss.n_outputs * deviation**2
     if whole:  # nor do they lead to the optimum
@@ -360,6 +360,19 @@ def plan(
     )  # fmt: skip
 
 
+def curvature_of(loss: Objective) -> float:
+    """The curvature of the loss that steps go by: its bound, or about that at margin 0 without
+    one; but of K classes that where runs start, 1/K, for rows reach the bound, 1/2, only where two
+    classes share all."""
+    return float(loss.curvature or 1.0) if loss.n_outputs == 1 else 1 / loss.n_outputs
+
+
+def _pace(settings: Settings) -> float:
+    """Share of the way to the optimum that a round goes, along directions of typical curvature:
+    clipped records weigh less."""
+    return _TYPICAL * min(1.0, settings.clip) / settings.theta
+
+
 def _with_penalty(back: Array, objective: Objective) -> Array:
     """Coordinates in which the penalty is diagonal, and its curvature and the loss's bound add up
     to the latter.
@@ -368,7 +381,7 @@ def _with_penalty(back: Array, objective: Objective) -> Array:
     the penalty of w has in v the matrix P; turned by its eigenvectors, and every direction divided
     by ``sqrt(1 + beta * delta / kappa)``, delta its eigenvalue, the sum is kappa again.
     """
-    beta, kappa, p = objective.beta, objective.curvature or 1.0, len(back)
+    beta, kappa, p = objective.beta, curvature_of(objective), len(back)
     if beta == 0:
         return back
     weights = np.ones(p) if objective.weights is None else np.array(objective.weights)
