@@ -181,23 +181,42 @@ def central(trial: Trial, epsilon: float, seed: int) -> Iterator[dict[str, float
 @dataclass(frozen=True)
 class How:
     words: str
+    row: str
+    """Who is trusted, what is protected, and how, as of the page's table."""
     run: Callable[..., Any]
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0)
     tables: tuple[str, ...] = tuple(TABLES)
 
 
 PURE = (0.25, 0.5, 1.0, 2.0, 5.0)
-WHOLE: dict[str, Any] = {"delta": DELTA, "neighbours": "client"}
+SUMS: dict[str, Any] = {"delta": DELTA, "trust": "secure-sum"}
+WHOLE: dict[str, Any] = {"neighbours": "client"}
 HOW = {
-    "majority": How("the commonest class", majority, (math.inf,)),
-    "optimum": How("no privacy", optimum, (math.inf,)),
-    "gaussian": How("nobody, Gaussian", planned(delta=DELTA)),
-    "laplace": How("nobody, Laplace", planned(delta=0.0), PURE),
-    "mean": How("the same, and the mean", planned(mean=True, delta=0.0), (0.25, 0.5), ("adult",)),
-    "sums": How("sums", planned(delta=DELTA, trust="secure-sum")),
-    "client": How("nobody, whole clients", planned(**WHOLE)),
-    "client sums": How("sums, whole clients", planned(**WHOLE, trust="secure-sum")),
-    "central": How("a curator (diffprivlib)", central, PURE),
+    "gaussian": How(
+        "nobody, Gaussian", "nobody | a record | `plan(1.0, ...)`", planned(delta=DELTA)
+    ),
+    "laplace": How(
+        "nobody, Laplace", "nobody | a record, pure | `delta=0`", planned(delta=0.0), PURE
+    ),
+    "mean": How(
+        "the same, and the mean", "", planned(mean=True, delta=0.0), (0.25, 0.5), ("adult",)
+    ),
+    "client": How(
+        "nobody, whole clients",
+        'nobody | all of a client | `neighbours="client"`',
+        planned(delta=DELTA, **WHOLE),
+    ),
+    "sums": How("sums", 'a server of sums | a record | `trust="secure-sum"`', planned(**SUMS)),
+    "client sums": How(
+        "sums, whole clients",
+        "a server of sums | all of a client | both",
+        planned(**SUMS, **WHOLE),
+    ),
+    "central": How(
+        "a curator (diffprivlib)", "a curator | a record, pure | diffprivlib", central, PURE
+    ),
+    "optimum": How("no privacy", "everybody | nothing | the optimum", optimum, (math.inf,)),
+    "majority": How("the commonest class", "| | the commonest class", majority, (math.inf,)),
 }
 
 

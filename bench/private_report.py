@@ -65,12 +65,13 @@ def show(path: Path, figure: Path | None) -> None:
         draw(cells, figure)
         with style.context(str(DARK)):
             draw(cells, figure.with_stem(f"{figure.stem}-dark"))
-    print(f"| epsilon 1 | {' | '.join(table.words for table in TABLES.values())} |")
-    print("|---" * (1 + len(TABLES)) + "|")
+    print(f"| trusted | protected | how | {' | '.join(t.words for t in TABLES.values())} |")
+    print("|---" * (3 + len(TABLES)) + "|")
     for way, how in HOW.items():
         epsilon = math.inf if math.inf in how.epsilons else 1.0
-        row = [str(cells.get((name, way, epsilon), "")) for name in TABLES]
-        print(f"| {how.words} | {' | '.join(row)} |")
+        if how.row:
+            row = [str(cells.get((name, way, epsilon), "")) for name in TABLES]
+            print(f"| {how.row} | {' | '.join(row)} |")
     for name, table in TABLES.items():
         columns = (0.25, 0.5, 1.0, 2.0, 5.0)
         print(f"\n| {table.words} | {' | '.join(f'{epsilon:g}' for epsilon in columns)} |")
