@@ -34,8 +34,6 @@ from ..randomness import PARTS, CounterRandomness, uniform
 
 #: The least deviation of a part, and the variance that a sum gives away for being of integers.
 LEAST_DEVIATION, GIVEN_AWAY = 3.0, 4.0
-#: The largest: uniform numbers have 52 bits.
-MOST_DEVIATION = 2.0**40
 
 
 def gaussian_deviation(deviation: float, parts: int) -> float:
@@ -45,7 +43,7 @@ def gaussian_deviation(deviation: float, parts: int) -> float:
     Parameters
     ----------
     deviation : float
-        Parameter of each part, at least `LEAST_DEVIATION`.
+        Parameter of each part, at least 3.
     parts : int
         At least 1, at most 1e9.
 
@@ -57,7 +55,7 @@ def gaussian_deviation(deviation: float, parts: int) -> float:
 
 
 def part_deviation(deviation: float, parts: int) -> float:
-    """The inverse of `gaussian_deviation`, rounded up; at least `LEAST_DEVIATION`."""
+    """The inverse of `gaussian_deviation`, rounded up; at least 3."""
     found = math.sqrt((deviation**2 + GIVEN_AWAY) / parts) * (1 + 4e-15)
     return max(found, LEAST_DEVIATION)
 
@@ -76,7 +74,7 @@ def discrete_gaussian(
     Parameters
     ----------
     deviation : float
-        The parameter s, in `LEAST_DEVIATION` to `MOST_DEVIATION`.
+        The parameter s, from 3 to 2**40: uniform numbers have 52 bits.
     randomness : CounterRandomness
     index : int
         At least 0.

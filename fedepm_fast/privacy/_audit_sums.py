@@ -28,7 +28,7 @@ def seen_of_sums(plan: Plan, runs: int, seed: int, clients: int, honest: float) 
     x, units = plan.start, mechanism.units([plan.records])
     of_record, (z,) = plan.plan, mechanism.noise_multipliers(np.array([plan.spends]))
     assert of_record is not None
-    options: Any = {"clients": clients, "honest": honest, "bits": None}
+    options: Any = {"clients": clients, "honest": honest}
 
     def see(sums: SecureSum, index: int, pair: Array) -> tuple[Array, Array]:
         """Sums of runs with the first and the second record, and the scales of their noise."""

@@ -14,6 +14,7 @@ from .._common.validation import ArgumentValueError
 from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData
 from ..mechanisms import simulate_moments
+from ..participation import clients_per_round
 from ..private_runs import check_run, fresh_seed, participations, problem_in
 from ..randomness import CounterRandomness
 from ..result import DivergenceWarning, Result
@@ -67,7 +68,10 @@ def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
     if plan.trust == "clients":
         found = simulate_moments(data, mechanism, plan.radius, each, source)
     else:
-        found = moments_of_sum(data, mechanism, plan.radius, max(each), source, honest=plan.honest)
+        m0 = clients_per_round(plan.algorithm.participation, data.n_clients)
+        found = moments_of_sum(
+            data, mechanism, plan.radius, max(each), source, clients=m0, honest=plan.honest
+        )
     return plan.coordinates(*found)
 
 

@@ -51,6 +51,7 @@ def moments_of_sum(
     multiplier: float,
     randomness: CounterRandomness,
     *,
+    clients: int,
     honest: float,
     bits: int | None = None,
 ) -> tuple[Array, Array]:
@@ -67,8 +68,8 @@ def moments_of_sum(
     multiplier : float
         Of the sum's noise.
     randomness : CounterRandomness
-    honest, bits
-        As for `secure_sum`.
+    clients, honest, bits
+        As for `secure_sum`: the noise is that of sums of so many clients.
 
     Returns
     -------
@@ -79,14 +80,16 @@ def moments_of_sum(
     """
     units, p, m = mechanism.units(data.client_sizes), data.n_features, data.n_clients
     moments = [client_moments(data.client(i)[0], radius, mechanism.order) for i in range(m)]
-    sums = sums_of_moments(radius, units, p, multiplier, clients=m, honest=honest, bits=bits)
+    sums = sums_of_moments(
+        radius, units, p, multiplier, clients=clients, most=m, honest=honest, bits=bits
+    )
     found = sums.simulate(np.array(moments) * units[:, None], randomness, 0)
     return found[None] / units.sum(), np.array([sums.noise(m) / units.sum()])
 
 
 def sums_of_moments(
     radius: float, units: NDArray[np.int64], p: int, multiplier: float,
-    *, clients: int, honest: float, bits: int | None,
+    *, clients: int, honest: float, bits: int | None = None, most: int | None = None,
 ) -> SecureSum:  # fmt: skip
     """The sum of the clients' second moments times their `units`, as `sums_of_moves`.
 
@@ -94,14 +97,14 @@ def sums_of_moments(
     """
     change, bound = moments_change(radius, units, 2, p) * units, float(units.sum()) * radius**2
     return secure_sum(
-        float(change.max()), multiplier, bound, packed_size(p), clients=clients, honest=honest,
-        bits=bits,
+        float(change.max()), multiplier, bound, packed_size(p), clients=clients, most=most,
+        honest=honest, bits=bits,
     )  # fmt: skip
 
 
 def sums_of_moves(
     plan: PrivacyPlan, units: NDArray[np.int64], n: int, eta: float, multiplier: float,
-    *, clients: int, honest: float, bits: int | None,
+    *, clients: int, honest: float, bits: int | None = None,
 ) -> SecureSum:  # fmt: skip
     """The sums of a round, of the clients' moves ``-g_i/eta`` times their `units`.
 

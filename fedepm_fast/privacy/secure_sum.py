@@ -13,7 +13,7 @@ reduction modulo ``2^bits`` is post-processing: so the exact account of Gaussian
 
 *It assumes* that the secure aggregation shows the server the sum and nothing else, that no sum is
 opened of fewer clients than was agreed, and that in each of them the stated number of clients is
-honest: adds its part, and does not tell it. Records of clients that are not are their own.
+honest: adds its part, and does not tell it. Nothing is said of the records of those that are not.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ def secure_sum(
     n: int,
     *,
     clients: int,
+    most: int | None = None,
     honest: float = 1.0,
     bits: int | None = None,
 ) -> SecureSum:
@@ -188,10 +189,10 @@ def secure_sum(
         wrong; it is no less private.
     n : int
         Numbers of a client.
-    clients : int
-        The least number of a sum; more may come.
+    clients, most : int
+        The least number of a sum, and the largest for which there is room; by default the same.
     honest : float
-        Share of these that is honest, in (0, 1].
+        Share of the least number that is honest, in (0, 1].
     bits : int, optional
         Of the modulus, from 8 to 40; by default 32, and 40 where rounding would cost a 20th of
         the noise or more at 32.
@@ -206,22 +207,23 @@ def secure_sum(
         Naming the argument; `bits` if rounding would move the sum by more than a record does.
     """
     sensitivity = check_real("sensitivity", sensitivity, low=1e-150, high=1e150)
-    multiplier = check_real("multiplier", multiplier, low=1e-6, high=1e12)
+    multiplier = check_real("multiplier", multiplier, low=1e-12, high=1e12)
     bound = check_real("bound", bound, low=0.0, high=1e150)
     n, clients = check_int("n", n, low=1), check_int("clients", clients, low=1, high=10**9)
     honest = check_real("honest", honest, low=0.0, high=1.0, open_low=True)
     parts = clients_per_round(honest, clients)
+    most = clients if most is None else check_int("most", most, low=clients, high=10**9)
     asked = (32, 40) if bits is None else (check_int("bits", bits, low=8, high=40),)
-    for most in asked:
-        half = 2.0 ** (most - 1)
+    for b in asked:
+        half = 2.0 ** (b - 1)
         grid = 2.0 ** math.floor(math.log2(max(bound, sensitivity) / half))
-        coarsest = sensitivity / math.sqrt(n) / (20.0 if most < asked[-1] else 1.0)
+        coarsest = sensitivity / math.sqrt(n) / (20.0 if b < asked[-1] else 1.0)
         while grid <= coarsest:
             moved = (sensitivity / grid + math.sqrt(n)) * (1 + 1e-15)
             deviation = part_deviation(multiplier * moved, parts)
-            spread = ROOM * math.sqrt(clients) * deviation
-            if bound / grid + clients / 2 + spread < half:
-                return SecureSum(n, grid, sensitivity, deviation, clients, parts, most)
+            spread = ROOM * math.sqrt(most) * deviation
+            if bound / grid + most / 2 + spread < half:
+                return SecureSum(n, grid, sensitivity, deviation, clients, parts, b)
             grid *= 2
     raise ArgumentValueError(
         "bits",

@@ -176,6 +176,15 @@ def test_sums_beyond_the_modulus_wrap_and_fewer_clients_get_none():
     assert np.isfinite(found.simulate(values, CounterRandomness(SEED), 0, came)).all()
 
 
+def test_more_clients_may_come_than_must():
+    few, many = sums(), sums(most=2000)
+    assert many.clients == few.clients == 20 and many.parts == few.parts == 18
+    room = 2.0**31 * many.grid
+    assert 1000 + 2000 * many.grid / 2 + 9 * many.noise(2000) <= room
+    with pytest.raises(ValueError, match="most must be"):
+        sums(most=19)
+
+
 def test_parts_that_leave_a_client():
     pytest.importorskip("opendp")
     found = sums(bits=30, n=500)

@@ -138,7 +138,7 @@ def test_classes():
 def test_moments_of_all_rows():
     data, r = table(), 2.5
     mechanism = GaussianMechanism(total_epsilon=1.0)
-    sums = {"honest": 0.75, "bits": 36}
+    sums = {"clients": 4, "honest": 0.75, "bits": 36}
     values, scales = moments_of_sum(data, mechanism, r, 1e-6, CounterRandomness(SEED), **sums)
     A = data.features
     A = A * np.minimum(1, r / np.linalg.norm(A, axis=1))[:, None]
@@ -232,3 +232,14 @@ def test_a_client_whose_gradient_overflows_moves_nothing(huge):
         one = summed(of_clients(0.1), broken, 2, objective=loss, engine="reference")
     assert np.isfinite(one.x).all() and np.abs(one.x).max() < 0.2
     assert one.rounds == 2
+
+
+def test_second_moments_count_on_no_more_honest_clients_than_the_rounds():
+    # Half of the clients come, three quarters of them honest: two of two, and not three of four.
+    data, asked = table(), {"honest": 0.75, "bits": 36}
+    mechanism, source = GaussianMechanism(total_epsilon=1.0), CounterRandomness(SEED)
+    (few,), (all_of_them,) = (
+        moments_of_sum(data, mechanism, 2.0, 4.0, source, clients=clients, **asked)[1]
+        for clients in (2, 4)
+    )
+    assert few == pytest.approx(all_of_them * (3 / 2) ** 0.5, rel=1e-4)
