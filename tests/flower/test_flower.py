@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -347,16 +348,19 @@ def test_records_that_are_no_vector_are_refused():
 
 
 def test_the_example_app_ends_where_a_run_does(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # 300 uploads wait for the disk
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "flower_adult")
     from flower_adult import client_app as clients
-    from flower_adult import server_app
+    from flower_adult import server_app, task
 
     config = {"clients": M, "rounds": 3, "seed": 0, "checkpoint": "", "total-epsilon": 0.0}
     server_app.main(InProcessGrid(clients.app, config), Context(1, 0, {}, RecordDict(), config))
     assert "x after 3 rounds, to that of fedepm_fast.run" in capsys.readouterr().out
     config |= {"checkpoint": str(tmp_path), "total-epsilon": 1.0}
     server_app.main(InProcessGrid(clients.app, config), Context(1, 0, {}, RecordDict(), config))
-    assert "each client: epsilon <= 1 (pure), for each record" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "each client: epsilon <= 1 at delta 1e-06, for each record" in out
+    assert f"{M} clients, {task.private(M, 1.0).rounds} rounds: f/m 0." in out
 
 
 def test_the_example_converges_as_its_readme_says(monkeypatch):
@@ -365,8 +369,8 @@ def test_the_example_converges_as_its_readme_says(monkeypatch):
     from flower_adult import task
 
     config = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    (algorithm, rounds), p = task.plan(config), task.problem(20)
-    means = run(algorithm, p.data, seed=0, rounds=rounds).history["objective"] / 20
+    p, rounds = task.problem(20), config["rounds"]
+    means = run(task.algorithm(20), p.data, seed=0, rounds=rounds).history["objective"] / 20
     assert (config["clients"], rounds) == (20, 40)
     assert (np.diff(means) < 0).all()
     optimum = p.optimum(method="newton").value / 20
@@ -378,13 +382,13 @@ def test_the_example_converges_as_its_readme_says(monkeypatch):
     assert (round(paper.min(), 3), round(paper[-1], 3)) == (0.516, 0.597)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 5.0])
-def test_the_private_example_beats_the_larger_class(monkeypatch, epsilon):
+def test_the_private_example_beats_the_larger_class(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "flower_adult")
     from flower_adult import task
 
-    config = {"clients": 20, "rounds": 40, "total-epsilon": epsilon}
-    (algorithm, rounds), p = task.plan(config), task.problem(20)
-    assert rounds == 10
-    found = [p.accuracy(run(algorithm, p.data, seed=s, rounds=rounds).x) for s in range(10)]
-    assert np.median(found) > 0.755 and min(found) > 0.75
+    plan, data = task.private(20, 0.5), task.table(20)
+    found = [
+        plan.run(data, seed=2**40 + s, public_scaling=True, every_accuracy=False).accuracy
+        for s in range(3)
+    ]
+    assert np.median(found) > 0.81 and min(found) > 0.8  # 0.752 are in the larger class

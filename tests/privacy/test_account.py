@@ -167,19 +167,19 @@ def test_second_moments_spend_as_much_as_their_uploads(law, delta):
     laplace(8.0, 12) + laplace(2.0), laplace(20.0, 30) + gaussian(8.0, 10),
     laplace(1.0) + gaussian(4.0, 3) + gaussian(9.0, 5),
 ])  # fmt: skip
-@pytest.mark.parametrize("delta", [1e-6, 1e-3])
-def test_it_agrees_with_dp_accounting(spent, delta):
+def test_it_agrees_with_dp_accounting(spent):
     # An event of a normal law is relative to what adding a record changes, ours to replacing one;
     # it knows Laplace events under the first relation only.
     made = pld_privacy_accountant.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     for law, z, count in spent.spent:
         event = dp_accounting.LaplaceDpEvent if law == "laplace" else dp_accounting.GaussianDpEvent
         made.compose(event(z), count)
-    want = made.get_epsilon(delta)
-    found = spent.epsilon(delta, method="pld")
-    assert found == pytest.approx(want, abs=1e-7)
-    assert found <= spent.epsilon(delta)
-    assert spent.delta(want, method="pld") == pytest.approx(delta, rel=1e-3)
+    for delta in (1e-6, 1e-3):
+        want = made.get_epsilon(delta)
+        found = spent.epsilon(delta, method="pld")
+        assert found == pytest.approx(want, abs=1e-7)
+        assert found <= spent.epsilon(delta)
+        assert spent.delta(want, method="pld") == pytest.approx(delta, rel=1e-3)
 
 
 def test_randomised_response_agrees_with_dp_accounting():

@@ -7,28 +7,34 @@ from flwr.app import Context
 from fedepm_fast.federation.client import Client, PrivateClient
 from fedepm_fast.flower import client_app
 from fedepm_fast.kernels import losses
-from flower_adult.task import plan, problem
+from flower_adult.task import algorithm, private, problem, table
 
 
 def make_client(context: Context) -> Client | PrivateClient:
     i, config = int(context.node_config["partition-id"]), context.run_config
-    m, folder = int(config["clients"]), config["checkpoint"]
-    p, (algorithm, rounds) = problem(m), plan(config)
-    if algorithm.mechanism is not None:
+    m, folder, epsilon = (
+        int(config["clients"]),
+        config["checkpoint"],
+        float(config["total-epsilon"]),
+    )
+    if epsilon:
         if not folder:
             raise ValueError("a private run needs a checkpoint folder, for the clients' ledgers")
-        features, labels = p.data.client(i)
+        plan = private(m, epsilon)
+        features, labels = table(m).client(i)
         return PrivateClient(
-            algorithm,
+            plan.algorithm,
             features,
             labels,
+            objective=plan.objective,
             index=i,
             clients=m,
-            uploads=rounds,
+            uploads=plan.rounds,
             path=f"{folder}/ledger-{i}",
         )
+    p = problem(m)
     return Client(
-        algorithm,
+        algorithm(m),
         lambda x: losses.gradients(p.rows, x, clients=[i], reg=p.reg)[0],
         index=i,
         clients=m,

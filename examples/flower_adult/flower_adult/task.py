@@ -5,19 +5,31 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from flwr.app import UserConfig
 
-from fedepm_fast import FedEPM, Problem, datasets, make_problem
-from fedepm_fast.privacy import LaplaceMechanism
-
-#: An upload has its share of the budget: with more of them, all are noisier, and runs end worse.
-PRIVATE_ROUNDS = 10
+from fedepm_fast import FedEPM, FederatedData, Problem, datasets, make_problem
+from fedepm_fast.data import standardised
+from fedepm_fast.privacy import GaussianMechanism, PrivatePlan, plan
 
 
 @functools.cache
 def problem(clients: int) -> Problem:
     """Adult, which the package holds, split over so many clients."""
     return make_problem(FedEPM(), datasets.adult(clients=clients, seed=0))
+
+
+@functools.cache
+def table(clients: int) -> FederatedData:
+    """The same for private clients: columns of mean 0 and deviation 1, and an intercept."""
+    return standardised(problem(clients).data)
+
+
+@functools.cache
+def private(clients: int, epsilon: float) -> PrivatePlan:
+    """What server and clients of a private run do, from public numbers."""
+    # Adult is a public table, and so are the means and deviations of its columns.
+    budget = GaussianMechanism(total_epsilon=epsilon, delta=1e-6, public_scaling=True)
+    data = table(clients)
+    return plan(client_sizes=data.client_sizes, n_features=data.n_features, mechanism=budget)
 
 
 def curvature(p: Problem) -> float:
@@ -30,28 +42,14 @@ def curvature(p: Problem) -> float:
 
 
 @functools.cache
-def algorithm(clients: int, epsilon: float) -> FedEPM:
-    """FedEPM for few clients, private if epsilon is above 0.
+def algorithm(clients: int) -> FedEPM:
+    """FedEPM for few clients, without privacy.
 
     The paper's parameters are for about 50 clients and more: with 20, whose objectives are
     steeper, they go past the optimum and end above their best round. With eta the curvature, a
     client's parameter is a gradient step from the point, and f falls in every round. No privacy
     is meant by the paper's noise, so there is none.
     """
-    p = problem(clients)
-    L = curvature(p)
+    L = curvature(problem(clients))
     options = {"step": "1", "mu0": L / 4, "eta": L, "lam": 1e-6 * L, "c": 0.0, "alpha": 1.0}
-    if epsilon == 0:
-        return FedEPM(participation=1.0, noise="none", **options)
-    # Adult is a public table, and so are how its columns were scaled, and its curvature.
-    mechanism = LaplaceMechanism(total_epsilon=epsilon, public_scaling=True)
-    clipping = mechanism.resolve(p.n_samples, p.n_parameters)
-    return FedEPM(participation=1.0, mechanism=clipping, **options)
-
-
-def plan(config: UserConfig) -> tuple[FedEPM, int]:
-    """What a run's configuration asks for: the algorithm, and rounds."""
-    epsilon, rounds = float(config["total-epsilon"]), int(config["rounds"])
-    if epsilon:
-        rounds = min(rounds, PRIVATE_ROUNDS)
-    return algorithm(int(config["clients"]), epsilon), rounds
+    return FedEPM(participation=1.0, noise="none", **options)
