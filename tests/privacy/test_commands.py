@@ -12,8 +12,8 @@ from commands import fedepm
 
 from fedepm_fast import Result, datasets
 from fedepm_fast.data import standardised
-from fedepm_fast.losses import Multinomial
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
+from fedepm_fast.privacy._settings import left_of
 from fedepm_fast.privacy.audit import audit
 from fedepm_fast.privacy.tradeoff import Tradeoff, tradeoff
 
@@ -147,7 +147,7 @@ def test_the_law_of_the_noise_is_named(capsys, options, law, delta, words):
     (["--private", "--total-epsilon", 1, "--algorithm", "sfedavg"], "must be fedepm with"),
     (["--private", "--total-epsilon", 1, "--stopping", "released"], "--stopping has no meaning"),
     (["--private", "--total-epsilon", 1, "--data", "synthetic"], "depend on the data"),
-    (["--private", "--total-epsilon", 1, "--objective", "least_squares", "--data", "synthetic",
+    (["--private", "--total-epsilon", 1, "--objective", "squared_hinge", "--data", "synthetic",
       "--no-scale"], "no bound on a record's gradient"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_code_2(capsys, options, message):
@@ -199,20 +199,21 @@ def test_a_plan_says_what_would_make_it_affordable():
         assert made.rise == pytest.approx(0.01, rel=0.15)
 
 
-def test_a_plan_says_how_far_its_rounds_go():
+def test_a_plan_says_how_far_such_runs_went_on_synthetic_tables():
     sizes = np.full(20, 5000)
-    made = plan(2.0, sizes, 10)
-    shrunk = 1 - 0.6 / made.settings.theta
-    last = np.arange(made.rounds - made.kept + 1, made.rounds + 1)
-    assert made.reach == pytest.approx(1 - np.mean(shrunk**last))
-    one = made.settings._replace(rounds=1, kept=1, theta=6.0)
-    short = plan(2.0, sizes, 10, settings=one)
-    many = plan(2.0, sizes, 10, settings=one, objective=Multinomial(beta=0.0, classes=10))
-    assert short.reach == pytest.approx(0.1) and many.reach == pytest.approx(0.02)
-    assert "; the rounds go 2% of the way to the optimum" in " ".join(str(many).split())
-    assert "accuracy" not in str(many)
-    near = plan(2.0, sizes, 10, settings=one._replace(rounds=30, theta=1.0))
-    assert "of the way" not in str(near) and "accuracy" in str(near)
+    for epsilon, far in ((10.0, "100%"), (0.0003, "0%")):
+        made = plan(epsilon, sizes, 10)
+        mean, worst = made.left
+        assert 0 <= mean <= worst <= 1 and f"{1 - mean:.0%}" == far
+        text = " ".join(str(made).split())
+        assert f"such runs went {far} of the way to the optimum in the mean" in text
+        assert ("accuracy" in text) == (epsilon == 10)
+    levels = np.geomspace(1e-4, 10, 40)
+    for order in (1, 2):
+        assert (np.diff([left_of(order, level) for level in levels], axis=0) >= 0).all()
+    own = made.settings._replace(rounds=7)
+    assert plan(2.0, sizes, 10, settings=own).left is None
+    assert plan(2.0, sizes, 10, objective="huber").left is None
 
 
 def test_whom_a_plan_trusts():
