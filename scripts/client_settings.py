@@ -1,9 +1,9 @@
 """Derive the settings of private runs that hide whole clients from synthetic tables.
 
-The tables are those of ``private_settings.py`` and ``private_curvature.py``, from no one's data,
-dealt to clients of 50 rows each. For each level of noise, the norm of its deviations in the mean
-upload of one round beside the clip, the rounds, eta over the curvature of the loss, and the clip
-are printed that close most of the way from w = 0 to the optimum in the mean over tables.
+The tables are standardised ones of ``synthetic_tables.py``, from no one's data, dealt to clients of
+50 rows each. For each level of noise, the norm of its deviations in the mean upload of one round
+beside the clip, the rounds, eta over the curvature of the loss, and the clip are printed that close
+most of the way from w = 0 to the optimum in the mean over tables.
 
     python scripts/client_settings.py [--seeds 1]
 """
@@ -15,12 +15,10 @@ import itertools
 import math
 
 import numpy as np
-import private_curvature
 from scipy.special import expit
+from synthetic_tables import KINDS, Array, table
 
 from fedepm_fast import FederatedData, Logistic, Problem
-
-Array = np.ndarray
 
 ROWS, CLIENT = 6_000, 50
 FEATURES = (5, 14)
@@ -64,12 +62,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1)
     seeds = parser.parse_args().seeds
-    private_curvature.ROWS = ROWS
-    kinds = ("questionnaire", "correlated", "skewed", "independent")
     for order in (2, 1):
         shares = []
-        for k, (kind, p, seed) in enumerate(itertools.product(kinds, FEATURES, range(seeds))):
-            A, y = private_curvature.table(kind, p, k % 3 == 2, 300 + 100 * k + seed)
+        for k, (kind, p, seed) in enumerate(itertools.product(KINDS[:4], FEATURES, range(seeds))):
+            A, y = table(kind, ROWS, p, k % 3 == 2, 300 + 100 * k + seed)
             shares.append(closed(A, y, order, k))
         mean = np.maximum(shares, -0.5).mean(axis=0)
         print(f"L{order}: level, mean share with rounds, theta, clip; its worst")
