@@ -152,6 +152,14 @@ def fit(
     ] = None,
     trust: options.Trust = None,
     honest: options.Honest = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(
+            help="With --total-epsilon: record, or client, which hides all rows of a client.",
+            show_default="record",
+            metavar="WHAT",
+        ),
+    ] = None,
     errors: Annotated[
         str | None,
         typer.Option(
@@ -211,6 +219,7 @@ def fit(
             holdout=holdout, seed=seed, max_rounds=max_rounds, tol=tol, start=begun,
             callback=rounds, total_epsilon=total_epsilon, delta=privacy_delta,
             label_bounds=_bounds(label_bounds), trust=trust, honest=honest,
+            neighbours=neighbours,
         )  # fmt: skip
     text = summary_of(model, errors, level)
     paths: list[Path] = []

@@ -68,6 +68,7 @@ def fit(
     label_bounds: tuple[float, float] | None = None,
     trust: str | None = None,
     honest: float | None = None,
+    neighbours: str | None = None,
 ) -> Model:
     """Fit a linear model to the rows of a table, which clients hold.
 
@@ -136,9 +137,10 @@ def fit(
     label_bounds : tuple of float, optional
         With `total_epsilon`, for a regression: the least and the largest label that there can be,
         known to everyone, to which labels are clipped.
-    trust, honest : str, float, optional
+    trust, honest, neighbours : str, float, str, optional
         With `total_epsilon`, as of `fedepm_fast.privacy.plan`: "clients", by default, where nobody
-        else is trusted, or "secure-sum", and the share of the clients that is honest.
+        else is trusted, or "secure-sum", and the share of the clients that is honest; "record", by
+        default, or "client", where all rows of a client together are hidden.
 
     Returns
     -------
@@ -163,7 +165,7 @@ def fit(
     seed = check_int("seed", seed, high=MAX_SEED)
     holdout = check_real("holdout", holdout, low=0.0, high=0.9)
     private = total_epsilon is not None
-    asked = {"delta": delta, "trust": trust, "honest": honest}
+    asked = {"delta": delta, "trust": trust, "honest": honest, "neighbours": neighbours}
     for name, given in (*asked.items(), ("label_bounds", label_bounds)):
         if given is not None and not private:
             raise ArgumentValueError(name, "needs total_epsilon")

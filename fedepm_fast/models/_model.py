@@ -196,9 +196,10 @@ class Model(Coefficients):
 
     def __repr__(self) -> str:
         rows = sum(client["rows"] for client in self.clients)
+        told = f"{rows} rows, " if rows else ""  # none are told of whole clients that are hidden
         return (
             f"<Model {self.objective.name} of {self.label}: {len(self.clients)} "
-            f"client{'s' * (len(self.clients) != 1)}, {rows} rows, "
+            f"client{'s' * (len(self.clients) != 1)}, {told}"
             f"{self.told.size} coefficients>"
         )
 

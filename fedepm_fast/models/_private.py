@@ -171,6 +171,9 @@ def private_model(
         "sent": {"preparation": moments, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(privacy, planned, prepared, back @ own, loss.n_outputs, told.unit),
     }  # fmt: skip
+    whole = planned.mechanism.neighbours == "client"
+    if whole:  # whose sizes are hidden with their rows
+        sizes = np.zeros_like(sizes)
     clients = tuple(
         {"name": name, "rows": int(size), "weight": float(size)}
         for name, size in zip(names, sizes, strict=True)
@@ -180,8 +183,12 @@ def private_model(
         warnings.warn(found, ModelWarning, stacklevel=level + 1)
     notes = tuple(filter(None, (note, found)))
     label, client = rows.called
+    if isinstance(planned.objective, Huber):  # which private least squares is
+        delta = planned.objective.delta * told.unit
+        loss = Huber(loss.beta, "beta", weights=loss.weights, delta=delta)
+    left = 0 if whole else int(sizes.sum()) - w.size
     return Model(
-        loss, label, client, classes, prepared, w, _nothing(len(names), int(sizes.sum()) - w.size),
+        loss, label, client, classes, prepared, w, _nothing(len(names), left),
         _null(points, own, planned, prepared, told), clients, training, notes,
     ), planned  # fmt: skip
 
@@ -285,7 +292,10 @@ def _privacy(
         noise *= math.sqrt(2.0)  # each class is told against the first
     return kept | {
         "mechanism": planned.mechanism.name,
-        "public": [*kept["public"], *_PUBLIC],
+        "public": [
+            *kept["public"],
+            *_PUBLIC[: 2 if planned.mechanism.neighbours == "client" else 3],
+        ],
         "expected_rise": planned.rise * unit**2,
         "noise": dict(zip(prepared.feature_names, noise.tolist(), strict=True)),
     }

@@ -92,6 +92,8 @@ def facts(model: Model) -> list[tuple[str, str]]:
 def _rows(model: Model) -> str:
     told = model.clients
     rows = [client["rows"] for client in told]
+    if not sum(rows):  # hidden with all there is of a client
+        return f"of {len(rows)} clients, whose sizes are private"
     text = f"{sum(rows):,} of {len(rows)} client{'s' * (len(rows) != 1)}"
     if len(rows) > 1:
         text += f", {min(rows):,} to {max(rows):,} each"

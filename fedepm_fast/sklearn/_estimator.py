@@ -93,9 +93,10 @@ class FedEPMEstimator(BaseEstimator):
     mean_sd : tuple of float or array_like of shape (p,), optional
         Instead of `bounds`: means and standard deviations that are known to everyone; (0, 1) for
         columns that were standardised by public numbers.
-    trust, honest : str, float, optional
+    trust, honest, neighbours : str, float, str, optional
         With `total_epsilon`, as of `fedepm_fast.privacy.plan`: "clients", by default, where nobody
-        else is trusted, or "secure-sum", and the share of the clients that is honest.
+        else is trusted, or "secure-sum", and the share of the clients that is honest; "record", by
+        default, or "client", where all rows of a client together are hidden.
     local_steps, lam, eta, mu0, noise, epsilon, preconditioner : optional
         Of earlier versions. They have no effect any more, with a FutureWarning, but for
         `preconditioner`, now `coordinates`, and `noise`, which must be "none".
@@ -117,6 +118,7 @@ class FedEPMEstimator(BaseEstimator):
     mean_sd: Any = None
     trust: str | None = None
     honest: float | None = None
+    neighbours: str | None = None
     local_steps: Any = DEPRECATED
     lam: Any = DEPRECATED
     eta: Any = DEPRECATED
@@ -239,12 +241,8 @@ class FedEPMEstimator(BaseEstimator):
         """Keep a private model; its coefficients (K, p) in the units of X, and intercepts (K,)."""
         self.__dict__.pop("history_", None)  # of an earlier fit
         self._learned, self.plan_, self.privacy_ = model, plan, model.training["privacy"]
-        sizes = np.array([client["rows"] for client in model.clients])
-        self.n_iter_, self.n_clients_, self.client_sizes_ = (
-            model.training["rounds"],
-            len(sizes),
-            sizes,
-        )
+        self.n_iter_, self.n_clients_ = model.training["rounds"], len(model.clients)
+        self.client_sizes_ = np.array([client["rows"] for client in model.clients])
         w = model.prepared.in_units(model.w)
         if not model.prepared.intercept:
             return w, np.zeros(len(w))
@@ -253,14 +251,9 @@ class FedEPMEstimator(BaseEstimator):
     def _check_public(self) -> None:
         """Refuse what is for private fits only."""
         for name in (
-            "privacy_delta",
-            "bounds",
-            "mean_sd",
-            "trust",
-            "honest",
-            "classes",
+            "privacy_delta", "bounds", "mean_sd", "trust", "honest", "neighbours", "classes",
             "label_bounds",
-        ):
+        ):  # fmt: skip
             if getattr(self, name, None) is not None:
                 raise ArgumentValueError(name, "needs total_epsilon")
 

@@ -66,20 +66,12 @@ def fit_private(
     asked = {
         "total_epsilon": estimator.total_epsilon, "delta": estimator.privacy_delta,
         "client_weight": estimator.client_weight, "participation": estimator.participation,
-        "trust": estimator.trust, "honest": estimator.honest,
+        "trust": estimator.trust, "honest": estimator.honest, "neighbours": estimator.neighbours,
     }  # fmt: skip
     return private_model(
-        rows,
-        labels[order],
-        objective,
-        classes,
-        prepared,
-        asked,
-        estimator.beta,
-        label_bounds=label_bounds,
-        raw_penalty=True,
-        level=4,
-    )
+        rows, labels[order], objective, classes, prepared, asked, estimator.beta,
+        label_bounds=label_bounds, raw_penalty=True, level=4,
+    )  # fmt: skip
 
 
 def margins(model: Model, X: Any) -> Array:

@@ -212,6 +212,41 @@ def test_a_regression_of_bounded_labels():
     assert second["noise"]["age"] == pytest.approx(100 * first["noise"]["age"], rel=0.1)
 
 
+def test_least_squares_count_far_residuals_linearly():
+    given = numbers()
+    options = {name: HUBER[name] for name in ("label_bounds", "preparation")}
+    model = fit(given, "cost", "hospital", total_epsilon=5.0, **options)
+    plain = fit(given, "cost", "hospital")
+    # The delta is the plan's, in the units of the labels: 12 is a quarter of their range.
+    made = plan(5.0, np.unique(given["hospital"], return_counts=True)[1], 3,
+                objective="least_squares")  # fmt: skip
+    assert model.objective.name == "huber"
+    assert model.objective.delta == pytest.approx(12 * made.objective.delta)
+    known = {name.split("=")[0]: value for name, value in plain.coefficients.items()}
+    for name, value in model.coefficients.items():
+        assert value == pytest.approx(known[name], rel=0.2)
+
+
+def test_whole_clients_are_hidden_with_their_sizes():
+    def of(sizes):
+        given = {name: values[: sum(sizes)] for name, values in TABLE.items()}
+        given["hospital"] = np.repeat(np.arange(60), sizes)
+        return private(given, neighbours="client", epsilon=8.0)
+
+    models = of([100] * 60), of([*[50] * 30, *[150] * 29, 90])
+    told = [model.to_dict() for model in models]
+    for record in told:
+        for name in ("coefficients", "w", "null"):
+            del record[name]
+        del record["training"]["privacy"]["noise"]
+    assert told[0] == told[1]
+    privacy = models[0].training["privacy"]
+    assert privacy["client_sizes"] == [] and "which rows have a label" not in privacy["public"]
+    assert "for all records of a client together" in privacy["guarantee"]
+    assert "of 60 clients, whose sizes are private" in " ".join(str(models[0]).split())
+    assert models[0].score(TABLE) > 0.6
+
+
 def test_labels_beyond_their_bounds_count_as_these():
     given = numbers()
     rows = read_rows(given, "cost", "hospital")

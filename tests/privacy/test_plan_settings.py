@@ -155,8 +155,9 @@ def test_refusals(arguments, message):
 
 
 def test_losses_without_a_bound_are_refused_by_name():
-    with pytest.raises(ValueError, match="'least_squares' has no bound on a record's gradient"):
-        plan(1.0, SIZES, 3, objective=LeastSquares(beta=0.0))
+    with pytest.raises(ValueError, match="'poisson' has no bound on a record's gradient"):
+        plan(1.0, SIZES, 3, objective="poisson")
+    assert plan(1.0, SIZES, 3, objective=LeastSquares(beta=0.0)).objective.name == "huber"
     assert plan(1.0, SIZES, 3, objective=Huber(beta=0.0, delta=1.0)).rounds >= 1
     with pytest.raises(ValueError, match="client_weight must be"):
         plan(1.0, SIZES, 3, client_weight="rows")
