@@ -1,9 +1,11 @@
 """Attacks on secure sums: how far one record moves the integers of its client, beside the bound.
 
     OPENBLAS_NUM_THREADS=1 python bench/secure_sums.py [--pairs 50000]
+    OPENBLAS_NUM_THREADS=1 python bench/secure_sums.py --whole-clients
 
 Neighbours are clients that differ in one of their rows: random rows of random sizes, and pairs that
-are made to move the sums furthest. What is attacked is what runs do, from rows to integers.
+are made to move the sums furthest. What is attacked is what runs do, from rows to integers. With
+`--whole-clients`: what hiding all of a client costs with sums and without, on synthetic rows.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from fedepm_fast import FedEPM, FederatedData
 from fedepm_fast.losses import Logistic, Multinomial, Objective
 from fedepm_fast.mechanisms import client_moments
 from fedepm_fast.objectives import Problem
-from fedepm_fast.privacy import GaussianMechanism
+from fedepm_fast.privacy import GaussianMechanism, plan
 from fedepm_fast.privacy._sum_run import moves_of, sums_of_moments, sums_of_moves
 from fedepm_fast.privacy.secure_sum import SecureSum
 from fedepm_fast.private_runs import private_problem
@@ -95,11 +97,34 @@ def attacks(pairs: int, seed: int) -> dict[str, np.ndarray]:
     }
 
 
+def whole_clients(runs: int = 20, epsilon: float = 1.0) -> None:
+    """Print accuracy where all records of a client are hidden, median of so many runs."""
+    for m in (100, 300, 1000):
+        rng = np.random.default_rng(m)
+        A, w = rng.normal(size=(100 * m, 10)), rng.normal(size=10) / 1.5
+        A[:, -1] = 1
+        labels = (rng.random(len(A)) < 1 / (1 + np.exp(-A @ w))).astype(np.float64)
+        data = FederatedData(A, labels, np.full(m, 100))
+        best = (labels == (A @ w > 0)).mean()
+        for trust in ("secure-sum", "clients"):
+            planned = plan(epsilon, data.client_sizes, 10, trust=trust, neighbours="client")
+            found = [planned.run(data, seed=2**50 + k).accuracy for k in range(runs)]
+            print(
+                f"{m} clients of 100 rows, epsilon {epsilon:g}, {trust}: {np.median(found):.3f} "
+                f"(lowest {min(found):.3f}; of the true coefficients {best:.3f})",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--whole-clients", action="store_true")
     options = parser.parse_args()
+    if options.whole_clients:
+        whole_clients()
+        raise SystemExit
     for name, found in attacks(options.pairs, options.seed).items():
         print(
             f"{name}: {len(found)} pairs of neighbours, furthest {found.max():.5f} of the bound, "

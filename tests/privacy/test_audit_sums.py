@@ -50,7 +50,7 @@ def test_what_is_wrong_with_secure_sums_is_found(monkeypatch, fault):
 
 
 def test_right_secure_sums_are_not_refuted_over_many_seeds():
-    assert sum(attack_sums(runs=100, seed=seed).broken for seed in range(20)) <= 1
+    assert sum(attack_sums(runs=100, seed=seed).broken for seed in range(8)) <= 1
 
 
 def test_secure_sums_of_whole_clients():
