@@ -93,8 +93,9 @@ def test_a_round_in_coordinates_is_that_of_rows_moved_and_clipped_there(law, eps
         rows = a if matrix is None else a @ matrix
         norms = np.linalg.norm(rows, ord=order, axis=1)
         assert (norms > 2.0).any()
-        rows = rows * np.minimum(1, 2.0 / norms)[:, None]
-        g = rows.T @ (1 / (1 + np.exp(-rows @ x)) - b) / len(b)
+        # A row that is clipped weighs less, at the margin that it had.
+        clipped = rows * np.minimum(1, 2.0 / norms)[:, None]
+        g = clipped.T @ (1 / (1 + np.exp(-rows @ x)) - b) / len(b)
         # The penalty that is there by default, of 1e-3 over the rows: its diagonal.
         penalty = np.ones(N) if matrix is None else np.diag(matrix.T @ matrix)
         g += one._rows.raw.reg[0] * penalty * x
