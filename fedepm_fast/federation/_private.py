@@ -217,7 +217,7 @@ class PrivateClient:
                 self._ledger.sync()
                 return Upload(last.moments, last.scale)
             if last.closed:
-                raise self._refused(f"what was left of its budget went to {last.closed}", last)
+                raise self._refused("its ledger is closed, for another federation", last)
             if not self._mechanism.moments:
                 raise self._refused("its mechanism spends nothing on moments", last)
             values, scale = self._rows.moments(radius)
@@ -272,7 +272,7 @@ class PrivateClient:
             if fault := jump_fault(tau, last.tau, self.largest_jump):
                 raise self._refused(fault, last)
             if last.closed:
-                raise self._refused(f"what was left of its budget went to {last.closed}", last)
+                raise self._refused("its ledger is closed, for another federation", last)
             if last.uploads >= self._planned:
                 raise self._refused(f"all {self._planned} uploads have been made", last)
             self._rows.move_to(coordinates)

@@ -25,15 +25,17 @@ from .._common.validation import (
 )
 from ._base import MECHANISMS, RELATIONS, Mechanism, at_least
 from ._composition import (
+    LARGEST,
     Spending,
     basic_delta,
     basic_epsilon,
     gaussian_mu,
+    least_multiplier,
     loss_of,
     total,
     up,
 )
-from .gaussian import bisect, gaussian_epsilon
+from .gaussian import gaussian_epsilon
 
 if TYPE_CHECKING:
     from ..result import Result
@@ -43,8 +45,6 @@ METHODS = ("basic", "pld")
 
 #: Of the files; newer ones are refused.
 _FORMAT = 1
-#: Multipliers beyond it are of budgets of which nothing is left.
-_LARGEST = 1e15
 #: Share of a multiplier by which a search by privacy loss distributions may end above it.
 _PLD_SLACK = 1e-3
 
@@ -93,7 +93,7 @@ class Account:
         check_choice("neighbours", self.neighbours, RELATIONS)
         kinds: Counter[tuple[str, float]] = Counter()
         for law, multiplier, uploads in self.spent:
-            z = check_real("multiplier", multiplier, low=1 / _LARGEST)
+            z = check_real("multiplier", multiplier, low=1 / LARGEST)
             kinds[check_choice("law", law, LAWS), z] += check_int("uploads", uploads)
         found = sorted(Spending(*kind, count) for kind, count in kinds.items() if count)
         object.__setattr__(self, "spent", tuple(found))
@@ -286,18 +286,12 @@ class Account:
             return self.add(law, z, uploads).delta(most, method=method) > delta
 
         # By losses as they are distributed no more noise is needed.
-        high = 1.0 if method == "basic" else self.multiplier(law, uploads, most, delta)
-        high = min(high, _LARGEST)
-        while exceeds(high):
-            high *= 2
-            if high > _LARGEST:
-                return math.inf
-        low = high / 2
-        while low > 1 / _LARGEST and not exceeds(low):
-            low /= 2
-        return bisect(exceeds, low, high, _PLD_SLACK if method == "pld" else 0.0)
+        start = 1.0 if method == "basic" else self.multiplier(law, uploads, most, delta)
+        return least_multiplier(exceeds, start, _PLD_SLACK if method == "pld" else 0.0)
 
-    def remaining(self, total_epsilon: float, delta: float = 0.0, *, law: str = "") -> float:
+    def remaining(
+        self, total_epsilon: float, delta: float = 0.0, *, law: str | None = None
+    ) -> float:
         """The total epsilon of a further mechanism with which everything keeps within a total.
 
         Parameters
@@ -318,7 +312,7 @@ class Account:
         ValueError, TypeError
             Naming the argument.
         """
-        law = law or ("gaussian" if delta else "laplace")
+        law = ("gaussian" if delta else "laplace") if law is None else law
         z = self.multiplier(law, 1, total_epsilon, delta)
         if math.isinf(z):
             return 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from .laplace import NOTHING_TO_SAVE
 
 #: Above what rounding takes from the sums here.
 _UP = 1 + 1e-14
+#: Multipliers beyond it are of budgets of which nothing is left.
+LARGEST = 1e15
 
 
 class Spending(NamedTuple):
@@ -87,6 +90,20 @@ def basic_epsilon(spent: Spent, delta: float) -> float:
 def basic_delta(spent: Spent, epsilon: float) -> float:
     """Delta of randomised response of the pure uploads' sum and of all Gaussian uploads."""
     return _curve(*pure_and_gaussian(spent), epsilon)
+
+
+def least_multiplier(exceeds: Callable[[float], bool], start: float, share: float) -> float:
+    """The smallest noise multiplier that does not exceed a budget, to a `share` of it; infinite if
+    there is none. The search begins at `start`."""
+    high = min(start, LARGEST)
+    while exceeds(high):
+        high *= 2
+        if high > LARGEST:
+            return math.inf
+    low = high / 2
+    while low > 1 / LARGEST and not exceeds(low):
+        low /= 2
+    return bisect(exceeds, low, high, share)
 
 
 def _curve(pure: float, multiplier: float, epsilon: float) -> float:

@@ -26,7 +26,9 @@ from fedepm_fast.privacy import (
     Spending,
     gaussian_delta,
     gaussian_epsilon,
+    plan,
 )
+from fedepm_fast.privacy._settings import Settings
 
 DELTA = 1e-6
 kinds = st.tuples(
@@ -190,6 +192,15 @@ def test_randomised_response_agrees_with_dp_accounting():
         assert spent.epsilon(delta) == pytest.approx(both.get_epsilon_for_delta(delta), abs=1e-4)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.02])
+def test_an_upload_of_many_coordinates_tells_no_more_than_one_of_one(share):
+    # What is composed is a shift of one coordinate: in L1 a record may shift several.
+    epsilons = np.linspace(0, 1, 5)[:-1]
+    split = laplace(1 / share) + laplace(1 / (1 - share))
+    found, whole = (each.curve(epsilons, method="pld") for each in (split, laplace(1.0)))
+    assert (found < whole).all()
+
+
 def test_what_many_small_uploads_leave_is_more_than_their_sum_says():
     spent = laplace(20.0, 50)  # a sum of 2.5
     assert spent.remaining(2.0, DELTA) == 0
@@ -279,6 +290,18 @@ def test_an_account_of_runs(law, delta):
         Account.of_run(results[0], 4)
     with pytest.raises(ValueError, match="result must be a run with a privacy guarantee"):
         Account.of_run(run(FedEPM(), data, rounds=1, engine="reference"), 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"delta": 0.0}, {"neighbours": "client"}])
+def test_an_account_of_a_planned_run(options):
+    data = small_data(4, 3, seed=1)
+    asked = Settings(2, 3, 2, 1.0, 1.0, 1.0, 1.0)
+    planned = plan(2.0, data.client_sizes, 3, settings=asked, **options)
+    result = planned.run(data, engine="reference", public_scaling=True)
+    spent = Account.of_run(result, 3)
+    assert spent.neighbours == options.get("neighbours", "record")
+    assert sorted(each.uploads for each in spent.spent) == [1, 3]  # moments once
+    assert 2.0 * (1 - 1e-9) <= spent.epsilon(options.get("delta", DELTA)) <= 2.0
 
 
 def test_words():
