@@ -76,7 +76,8 @@ class Result:
     total_time : float
         TCT, seconds; like all times without what the kernels took to compile or to load.
     settings : dict
-        What ended the run, with a mechanism what each client spent, and the clients' ``work``.
+        What ended the run, with a mechanism what each client spent, of secure sums what clients
+        agreed on (`privacy.secure_sum.SecureSum`), and the clients' ``work``.
     versions : dict
         Of this package, Python and the libraries that matter.
     start_objective : float
