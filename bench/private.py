@@ -37,7 +37,7 @@ import numpy as np
 from fedepm_fast import FederatedData, Logistic, Multinomial, Problem, datasets
 from fedepm_fast.data import standardised
 from fedepm_fast.data.synthetic import make_federated
-from fedepm_fast.privacy import plan
+from fedepm_fast.privacy import PrivatePlan, plan
 
 DELTA = 1e-6
 LOGISTIC = Logistic(beta=0.0)
@@ -144,22 +144,24 @@ def judged(trial: Trial, x: np.ndarray) -> dict[str, float]:
     return {"accuracy": problem.accuracy(x), "loss": problem.total_value(x)}
 
 
-def planned(mean: bool = False, **how: Any) -> Callable[..., dict[str, float]]:
-    """A private run by its plan; with the mean at the server whatever the noise."""
+def planned(trial: Trial, epsilon: float, how: dict[str, Any]) -> PrivatePlan:
+    """The plan of a private run, from public numbers."""
+    data = trial.data
+    return plan(epsilon, data.client_sizes, data.n_features, objective=trial.loss, **how)
 
-    def private(trial: Trial, epsilon: float, seed: int) -> dict[str, float]:
-        data = trial.data
-        made = plan(epsilon, data.client_sizes, data.n_features, objective=trial.loss, **how)
-        if mean:
-            algorithm = dataclasses.replace(made.algorithm, noise_l1=0.0)
-            made = dataclasses.replace(made, algorithm=algorithm)
-        started = time.perf_counter()
-        x = made.run(data, seed=2**40 + seed, public_scaling=True, every_accuracy=False).x
-        seconds = time.perf_counter() - started
-        said = {} if mean else {"rise": made.rise, "reach": made.reach}
-        return judged(trial, x) | said | {"seconds": seconds}
 
-    return private
+def private(trial: Trial, made: PrivatePlan, seed: int) -> dict[str, float]:
+    """A private run by its plan, and its processor time."""
+    started = time.process_time()
+    x = made.run(trial.data, seed=2**40 + seed, public_scaling=True, every_accuracy=False).x
+    return judged(trial, x) | {"seconds": time.process_time() - started}
+
+
+def mean(trial: Trial, epsilon: float, seed: int) -> dict[str, float]:
+    """Laplace noise, and at the server the mean instead of ENS."""
+    made = planned(trial, epsilon, {"delta": 0.0})
+    algorithm = dataclasses.replace(made.algorithm, noise_l1=0.0)
+    return private(trial, dataclasses.replace(made, algorithm=algorithm), seed)
 
 
 def central(trial: Trial, epsilon: float, seed: int) -> Iterator[dict[str, float]]:
@@ -183,40 +185,39 @@ class How:
     words: str
     row: str
     """Who is trusted, what is protected, and how, as of the page's table."""
-    run: Callable[..., Any]
+    how: dict[str, Any] | Callable[[Trial, float, int], Any]
+    """Arguments of `plan`, or what there is instead of one."""
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0)
     tables: tuple[str, ...] = tuple(TABLES)
 
+    def run(self, trial: Trial, epsilon: float, seed: int) -> Any:
+        if isinstance(self.how, dict):
+            return private(trial, planned(trial, epsilon, self.how), seed)
+        return self.how(trial, epsilon, seed)
+
 
 PURE = (0.25, 0.5, 1.0, 2.0, 5.0)
-SUMS: dict[str, Any] = {"delta": DELTA, "trust": "secure-sum"}
-WHOLE: dict[str, Any] = {"neighbours": "client"}
+NONE = (math.inf,)
+SUMS = {"delta": DELTA, "trust": "secure-sum"}
+WHOLE = {"neighbours": "client"}
 HOW = {
-    "gaussian": How(
-        "nobody, Gaussian", "nobody | a record | `plan(1.0, ...)`", planned(delta=DELTA)
-    ),
-    "laplace": How(
-        "nobody, Laplace", "nobody | a record, pure | `delta=0`", planned(delta=0.0), PURE
-    ),
-    "mean": How(
-        "the same, and the mean", "", planned(mean=True, delta=0.0), (0.25, 0.5), ("adult",)
-    ),
+    "gaussian": How("nobody, Gaussian", "nobody | a record | `plan(1.0, ...)`", {"delta": DELTA}),
+    "laplace": How("nobody, Laplace", "nobody | a record, pure | `delta=0`", {"delta": 0.0}, PURE),
+    "mean": How("Laplace, and the mean", "", mean, (0.25, 0.5), ("adult",)),
     "client": How(
         "nobody, whole clients",
         'nobody | all of a client | `neighbours="client"`',
-        planned(delta=DELTA, **WHOLE),
+        {"delta": DELTA, **WHOLE},
     ),
-    "sums": How("sums", 'a server of sums | a record | `trust="secure-sum"`', planned(**SUMS)),
+    "sums": How("sums", 'a server of sums | a record | `trust="secure-sum"`', SUMS),
     "client sums": How(
-        "sums, whole clients",
-        "a server of sums | all of a client | both",
-        planned(**SUMS, **WHOLE),
+        "sums, whole clients", "a server of sums | all of a client | both", SUMS | WHOLE
     ),
     "central": How(
         "a curator (diffprivlib)", "a curator | a record, pure | diffprivlib", central, PURE
     ),
-    "optimum": How("no privacy", "everybody | nothing | the optimum", optimum, (math.inf,)),
-    "majority": How("the commonest class", "| | the commonest class", majority, (math.inf,)),
+    "optimum": How("no privacy", "everybody | nothing | the optimum", optimum, NONE),
+    "majority": How("the commonest class", "| | the commonest class", majority, NONE),
 }
 
 

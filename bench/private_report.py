@@ -9,12 +9,15 @@ from pathlib import Path
 from statistics import median
 
 from matplotlib import rcParams, style
-from private import HOW, TABLES
+from private import HOW, PURE, TABLES, planned
 
 from fedepm_fast import plots
+from fedepm_fast.privacy import PrivatePlan
 
 #: The style of the documentation's figures on dark pages.
 DARK = Path(__file__).parents[1] / "docs" / "dark.mplstyle"
+
+CLASSES = {"digits": 10}
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,6 @@ class Cell:
 
     accuracy: dict[int, float]
     loss: dict[int, float]
-    rise: dict[int, float]
-    reach: dict[int, float]
     seconds: dict[int, float]
 
     def __str__(self) -> str:
@@ -46,16 +47,28 @@ def read(path: Path) -> Cells:
         best = max(settings, key=lambda of: median(one["accuracy"] for one in of.values()))
         parts = (
             {seed: one[name] for seed, one in best.items() if name in one}
-            for name in ("accuracy", "loss", "rise", "reach", "seconds")
+            for name in ("accuracy", "loss", "seconds")
         )
         cells[key] = Cell(*parts)
     return cells
 
 
-def excess(cells: Cells, name: str, cell: Cell) -> float:
-    """How far the mean loss is above that without privacy, of the same split: the median."""
-    best = cells[name, "optimum", math.inf].loss
-    return median(loss - best[seed] for seed, loss in cell.loss.items())
+def left(cells: Cells, name: str, cell: Cell) -> float:
+    """Share of the way that is left from w = 0 to the optimum, by the mean loss of the same split:
+    the median."""
+    best, start = cells[name, "optimum", math.inf].loss, math.log(CLASSES.get(name, 2))
+    return (
+        math.nan
+        if not cell.loss
+        else median((loss - best[seed]) / (start - best[seed]) for seed, loss in cell.loss.items())
+    )
+
+
+def said(made: PrivatePlan) -> str:
+    """What a plan said beforehand of the way that is left."""
+    if made.left is None:
+        return f"+{made.rise:.2g} of loss"
+    return f"{made.left[0]:.0%} ({made.left[1]:.0%})"
 
 
 def show(path: Path, figure: Path | None) -> None:
@@ -73,23 +86,23 @@ def show(path: Path, figure: Path | None) -> None:
             row = [str(cells.get((name, way, epsilon), "")) for name in TABLES]
             print(f"| {how.row} | {' | '.join(row)} |")
     for name, table in TABLES.items():
-        columns = (0.25, 0.5, 1.0, 2.0, 5.0)
+        columns, trial = PURE, table.make(0)
         print(f"\n| {table.words} | {' | '.join(f'{epsilon:g}' for epsilon in columns)} |")
         print("|---" * (1 + len(columns)) + "|")
         for way, how in HOW.items():
             found = [cells.get((name, way, epsilon)) for epsilon in columns]
             if any(found):
                 print(f"| {how.words} | {' | '.join(str(cell or '') for cell in found)} |")
-            if any(cell and cell.rise for cell in found):
-                said = [
-                    f"{median(cell.rise.values()):.2g}, {median(cell.reach.values()):.0%}; "
-                    f"{excess(cells, name, cell):.2g}" if cell else "" for cell in found
-                ]  # fmt: skip
-                print(f"| noise, and way, said; loss found | {' | '.join(said)} |")
-        times = [median(c.seconds.values()) for (of, *_), c in cells.items()
-                 if of == name and c.seconds]  # fmt: skip
+            row = []
+            for epsilon, cell in zip(columns, found, strict=True):
+                before = isinstance(how.how, dict) and said(planned(trial, epsilon, how.how))
+                row.append(f"{before or ''}; {left(cells, name, cell):.0%}" if cell else "")
+            if any(cell and cell.loss for cell in found):
+                print(f"| way left: said; found | {' | '.join(row)} |")
+        times = [median(cell.seconds.values()) for (of, *_), cell in cells.items()
+                 if of == name and cell.seconds]  # fmt: skip
         if times:
-            print(f"\n{min(times):.2f} to {max(times):.2f} s a run")
+            print(f"\nA run takes {min(times):.2g} to {max(times):.2g} s of the processor.")
 
 
 #: Colour by who is trusted, line and marker by what is protected and by which noise.
