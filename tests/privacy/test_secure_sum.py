@@ -17,7 +17,7 @@ from fedepm_fast.mechanisms._discrete import (
     gaussian_deviation,
     part_deviation,
 )
-from fedepm_fast.privacy import gaussian_delta
+from fedepm_fast.privacy import gaussian_delta, gaussian_epsilon
 from fedepm_fast.privacy.secure_sum import SecureSum, secure_sum
 from fedepm_fast.randomness import CounterRandomness
 
@@ -95,6 +95,26 @@ def test_the_account_bounds_the_true_curve_closely(deviation, parts, moved):
         least = gaussian_delta(nearest * (1 + 0.5 / noise**2), epsilon)
         if true > 1e-12:
             assert least < true <= ours
+
+
+def test_the_account_of_many_sums_beside_their_loss_distribution():
+    # By dp-accounting's FFT, of the integers' own law: a bound from below and one from above.
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    deviation, parts, shift, many = 6.0, 9, 5, 12
+    law = sum_of_parts(deviation, parts, 70)
+    first = {k: math.log(p) for k, p in enumerate(law) if p > 0}
+    second = {k + shift: log for k, log in first.items()}
+    low, high = (
+        pld.from_two_probability_mass_functions(
+            first, second, value_discretization_interval=1e-4, pessimistic_estimate=above
+        ).self_compose(many)
+        for above in (False, True)
+    )
+    z = gaussian_deviation(deviation, parts) / shift
+    for delta in (1e-6, 1e-3):
+        ours = gaussian_epsilon(z, delta, many)
+        true = low.get_epsilon_for_delta(delta), high.get_epsilon_for_delta(delta)
+        assert true[0] <= true[1] <= ours <= 1.01 * true[0]
 
 
 def test_a_sum_of_parts_is_a_discrete_gaussian():
