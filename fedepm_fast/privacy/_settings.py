@@ -128,18 +128,18 @@ def left_of(order: int, level: float) -> tuple[float, float]:
 #: the clip over the norm of a point of length 1; by ``scripts/client_settings.py``.
 OF_CLIENTS: dict[int, tuple[tuple[float, int, float, float], ...]] = {
     2: (
-        (0.055, 12, 2.0, 1.0), (0.28, 12, 2.0, 0.5), (0.57, 12, 2.0, 0.25), (1.1, 12, 4.0, 0.12),
-        (math.inf, 1, 2.0, 0.25),
+        (0.055, 12, 2.0, 1.0), (0.28, 12, 2.0, 0.5), (0.57, 12, 2.0, 0.25), (0.9, 12, 4.0, 0.12),
+        (1.7, 1, 2.0, 0.25), (3.2, 1, 2.0, 0.08), (math.inf, 1, 2.0, 0.03),
     ),
     1: (
         (0.055, 12, 2.0, 0.5), (0.14, 12, 2.0, 0.25), (0.28, 8, 2.0, 0.25), (0.57, 3, 2.0, 0.25),
-        (1.1, 1, 2.0, 0.5), (math.inf, 1, 2.0, 0.25),
+        (0.9, 1, 2.0, 0.5), (1.7, 1, 2.0, 0.25), (3.2, 1, 2.0, 0.08), (math.inf, 1, 2.0, 0.03),
     ),
 }  # fmt: skip
-#: Levels of that noise, and what share of the way from w = 0 to the optimum such runs closed there,
-#: in the mean over the synthetic tables, by the order of the norm.
+#: Levels of that noise, and what share of the way from w = 0 to the optimum such runs close there,
+#: by the order of the norm: about what ``bench/private_clients.py`` saw on other draws of tables.
 _LEVELS = (0.03, 0.1, 0.2, 0.4, 0.8, 1.6)
-_CLOSED = {2: (0.977, 0.967, 0.938, 0.841, 0.495, 0.205), 1: (0.97, 0.92, 0.81, 0.64, 0.5, 0.29)}
+_CLOSED = {2: (0.98, 0.95, 0.89, 0.65, 0.35, 0.06), 1: (0.93, 0.78, 0.52, 0.4, 0.28, 0.08)}
 
 
 def settings_for_clients(order: int, level: float) -> Settings:
@@ -148,8 +148,8 @@ def settings_for_clients(order: int, level: float) -> Settings:
     How far a client moves is clipped, whatever its rows, so that what counts is the number of
     clients: the noise in the mean of their uploads falls with its root. Where it is large, moves
     are clipped far below their natural length ``|g_i|/eta``, which leaves their directions, and the
-    noise beside them, as they are; so the clip is the length of a step. Second moments would need
-    far more clients.
+    noise beside them, as they are; so the clip is the length of a step. Beyond the levels of the
+    tables it is short enough to lead hardly anywhere. Second moments would need far more clients.
     """
     rounds, theta, clip = next(found[1:] for found in OF_CLIENTS[order] if level <= found[0])
     return Settings(0, rounds, max(1, rounds // 2), theta, clip, 1.0, 1.0)
