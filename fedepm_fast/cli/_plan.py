@@ -56,7 +56,8 @@ def plan(
     d = check_int("rows", rows, low=m)
     sizes = np.diff(np.arange(m + 1) * d // m)
     made = planned(
-        common.make_mechanism(given), sizes, columns, common.make_objective(given), given,
+        common.make_mechanism(given), sizes, check_int("columns", columns, low=1),
+        common.make_objective(given), given,
         participation=participation, client_weight=client_weight, trust=trust, honest=honest,
     )  # fmt: skip
     print(json_module.dumps(record_of(made), allow_nan=False) if json else made)

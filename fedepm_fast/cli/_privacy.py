@@ -52,9 +52,9 @@ def audit(
     """Attack the uploads: lower bounds on epsilon of the paper's noise and of private runs.
 
     A client's record is one of two; an observer of its uploads decides which. Without options of a
-    plan: both presets and four private plans, with confidence 95 %. With --total-epsilon: the plan
-    of fedepm run --private with the same options. With --preset, --noise or --epsilon: the
-    paper's noise.
+    plan: both presets and four private plans, with confidence 95 %. With --total-epsilon: a
+    private plan, its local steps those of fedepm plan unless others are given. With --preset,
+    --noise or --epsilon: the paper's noise.
     """
     from .._common.validation import check_int
     from ..privacy.audit import standard
@@ -195,7 +195,8 @@ def tradeoff(
     with bars(common.live(quiet or json), transient=True) as show:
         found = compute(
             split, epsilons=budgets, trials=trials, seed=seed,
-            delta=getattr(run.mechanism, "delta", 0.0), public_scaling=run.public,
+            delta=getattr(run.mechanism, "delta", 0.0), neighbours=run.mechanism.neighbours,
+            public_scaling=run.public,
             **{name: value for name, value in run.trust.items() if value is not None},
             progress=None if show is None else partial(show, "runs"),
         )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +23,17 @@ from .._common.validation import (
 from ..data import FederatedData
 from ..losses import Objective
 from ..losses.huber import Huber
-from ..losses.least_squares import LeastSquares
 from ..mechanisms import packed_size
-from ..preparation import INTERCEPT, Prepared
+from ..preparation import Prepared
 from ..privacy.planning import PrivatePlan, plan
 from ..result import DivergenceWarning
+from ._declared import Labels, coordinates, in_units_of, labels_by, penalised
 from ._inference import Inference
 from ._model import Model, ModelWarning
 from ._rows import Rows, classes_of, coded
 
 Array = NDArray[np.float64]
 
-#: Share of rows that are taken to be missing in a column that says where they are.
-_MISSING = 0.1
 #: What is public in a fit, beside what every guarantee takes as public.
 _PUBLIC = (
     "the names, bounds, means, deviations and levels of the columns, as declared",
@@ -46,19 +44,6 @@ _NO_ERRORS = (
     "a private fit releases no curvature and no residual, which they would be made of, and its "
     "coefficients vary by the noise too"
 )
-
-
-class _Labels(NamedTuple):
-    """Labels as the rounds see them: ``(label - center) / unit``."""
-
-    center: float = 0.0
-    unit: float = 1.0
-    bounds: tuple[float, float] | None = None
-
-    def scaled(self, labels: Array) -> Array:
-        if self.bounds is None:
-            return labels
-        return (np.clip(labels, *self.bounds) - self.center) / self.unit
 
 
 def fit_private(
@@ -130,13 +115,13 @@ def private_model(
     names = [name for name, size in zip(rows.names, sizes, strict=True) if size]
     sizes = sizes[sizes > 0]
     beta = check_real("beta", beta, low=0.0)
-    told = _labels(objective, label_bounds, prepared.intercept)
+    told = labels_by(objective, label_bounds, prepared.intercept)
     back = coordinates(prepared)
     units = np.diag(back) / [*(f.scale for f in prepared.features), *[1.0] * prepared.intercept]
-    loss = _penalised(objective, prepared, beta, classes, units if raw_penalty else None)
+    loss = penalised(objective, prepared, beta, classes, units if raw_penalty else None)
     given = {name: value for name, value in asked.items() if value is not None}
     planned = plan(
-        client_sizes=sizes, n_features=len(back), objective=_scaled(loss, told.unit), **given
+        client_sizes=sizes, n_features=len(back), objective=in_units_of(loss, told.unit), **given
     )
     note = planned.warning
     if note:
@@ -193,76 +178,6 @@ def private_model(
     ), planned  # fmt: skip
 
 
-def _labels(objective: Objective, bounds: Any, intercept: bool) -> _Labels:
-    """How labels are clipped, and brought to one scale, by what is public of them: residuals of
-    numbers have a deviation of about 1 then, if that is a quarter of their range."""
-    if objective.task != "regression":
-        if bounds is not None:
-            raise ArgumentValueError("label_bounds", "are for a regression, not for classes")
-        return _Labels()
-    if bounds is None:
-        raise ArgumentValueError(
-            "label_bounds", "must be given for a private regression: (low, high), known to everyone"
-        )
-    try:
-        low, high = bounds
-    except (TypeError, ValueError):
-        raise ArgumentTypeError("label_bounds", f"must be two numbers, got {bounds!r}") from None
-    low = check_real("label_bounds", low)
-    high = check_real("label_bounds", high, low=low, open_low=True)
-    if not isinstance(objective, (Huber, LeastSquares)):  # of labels in their units only
-        return _Labels(bounds=(low, high))
-    if not intercept:
-        return _Labels(0.0, max(abs(low), abs(high)) / 2, (low, high))
-    return _Labels(low + (high - low) / 2, (high - low) / 4, (low, high))
-
-
-def _scaled(loss: Objective, unit: float) -> Objective:
-    """The loss of labels divided by `unit`."""
-    return loss.changed(delta=loss.delta / unit) if isinstance(loss, Huber) else loss
-
-
-def coordinates(prepared: Prepared) -> Array:
-    """What turns prepared columns into ones whose mean is about 0 and mean square about 1, and
-    coefficients of these into those of the prepared ones, shape (p, p).
-
-    It knows what was declared and no more: numbers within bounds are taken to have a standard
-    deviation of a quarter of their range, and levels to be equally frequent.
-    """
-    rules = {rule.name: rule for rule in prepared.columns}
-    centers, scales = [], []
-    for feature in prepared.features:
-        rule = rules[feature.column]
-        center, scale = 0.0, 0.5 if rule.bounds is not None else 1.0
-        if feature.part != "value":
-            center = _MISSING if feature.part == "missing" else 1 / len(rule.levels or "01")
-            scale = math.sqrt(center * (1 - center))
-        centers.append(center)
-        scales.append(scale)
-    found = np.diag(1 / np.array([*scales, *[1.0] * prepared.intercept]))
-    if prepared.intercept:
-        found[-1, :-1] = -np.array(centers) / np.array(scales)
-    return found
-
-
-def _penalised(
-    objective: Objective,
-    prepared: Prepared,
-    beta: float,
-    classes: tuple[Any, ...] | None,
-    units: Array | None,
-) -> Objective:
-    """The objective of a fit, whose penalty leaves the intercept alone; `units` are those in which
-    it sees coefficients."""
-    units = np.ones(len(prepared.feature_names)) if units is None else units
-    named = zip(prepared.feature_names, units.tolist(), strict=True)
-    weights = tuple(0.0 if name == INTERCEPT else unit**2 for name, unit in named)
-    found = objective.changed(beta=beta, regularizer="beta", weights=weights)
-    if found.task == "multiclass" and classes is not None:
-        found = found.changed(classes=len(classes))
-    return found
-
-
 def after(planned: PrivatePlan, w: Array, back: Array, prepared: Prepared) -> str:
     """What is to be known of private coefficients w (K, p) of columns of mean square 1, from
     public numbers: `back` (p, p) is that of the rounds."""
@@ -308,7 +223,7 @@ def _nothing(clusters: int, left: float) -> Inference:
 
 
 def _null(
-    points: Array, back: Array, planned: PrivatePlan, prepared: Prepared, labels: _Labels
+    points: Array, back: Array, planned: PrivatePlan, prepared: Prepared, labels: Labels
 ) -> Array:
     """Margins of the shares of the classes, or of the mean label, as the first uploads tell them,
     noise and all.

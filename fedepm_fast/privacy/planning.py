@@ -38,6 +38,7 @@ from ..losses.least_squares import LeastSquares
 from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, coordinates
 from ..mechanisms._moments import DEVIATION, size_of_ones
 from ..participation import clients_per_round
+from ..private_runs import check_objective
 from ..result import Result
 from ._location import noise_l1_for, noise_left
 from ._settings import (
@@ -303,6 +304,7 @@ def plan(
     if trust != TRUSTED[0]:
         _check_sums(mechanism, client_weight)
     loss = _objective(objective)
+    check_objective(loss)
     whole = mechanism.neighbours == "client"
     unit = _unit(mechanism, loss, n)
     # Of each client's noise in its gradient, if it uploads once and the loss has a slope of 1, or

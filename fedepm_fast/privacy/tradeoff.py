@@ -126,6 +126,7 @@ def tradeoff(
     delta: float = 1e-6,
     trust: str = "clients",
     honest: float = 0.5,
+    neighbours: str = "record",
     public_scaling: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tradeoff:
@@ -144,7 +145,7 @@ def tradeoff(
         Of the first trial; the following ones count on.
     delta : float
         In [0, 1): Gaussian noise, or Laplace noise where it is 0.
-    trust, honest : str, float
+    trust, honest, neighbours : str, float, str
         As of `plan`.
     public_scaling : bool
         As in `Mechanism`.
@@ -168,7 +169,7 @@ def tradeoff(
         for epsilon in budgets:
             made = plan(
                 epsilon, data.client_sizes, data.n_features, delta=delta, objective=LOSS,
-                trust=trust, honest=honest,
+                trust=trust, honest=honest, neighbours=neighbours,
             )  # fmt: skip
             result = share_a_seed(
                 made.run(
@@ -178,8 +179,8 @@ def tradeoff(
             f = result.mean_objective
             rows.append(
                 {
-                    "total_epsilon": epsilon, "delta": delta, "trust": trust, "trial": trial,
-                    "seed": seed + trial,
+                    "total_epsilon": epsilon, "delta": delta, "trust": trust, "neighbours": neighbours,
+                    "trial": trial, "seed": seed + trial,
                     "mean_objective": f, "accuracy": result.accuracy,
                     "closed": (start - f) / (start - of_split["optimum"]), **of_split,
                     "expected_rise": made.rise, "rounds": made.rounds, "kept": made.kept,

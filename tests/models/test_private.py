@@ -12,7 +12,8 @@ from commands import fedepm
 
 from fedepm_fast.losses import Huber, Logistic
 from fedepm_fast.models import Model, ModelWarning, evaluate, fit
-from fedepm_fast.models._private import after, coordinates, private_model
+from fedepm_fast.models._declared import coordinates
+from fedepm_fast.models._private import after, private_model
 from fedepm_fast.models._rows import classes_of, coded, read_rows
 from fedepm_fast.preparation import Preparation
 from fedepm_fast.privacy import plan
@@ -422,6 +423,19 @@ def test_the_command_warns(capsys, tmp_path):
     code, out, err = fedepm(capsys, *asked)
     assert code == 0 and err.startswith("warning: the noise is larger than the signal")
     assert "warning: the noise is larger than the signal" in " ".join(out.split())
+
+
+def test_the_command_of_a_regression(capsys, tmp_path):
+    asked = write(tmp_path, numbers(1500))
+    asked[asked.index("ill")] = "cost"
+    columns = {"age": {"bounds": (18, 100)}, "smoker": {"kind": "boolean"}}
+    (tmp_path / "public.json").write_text(json.dumps(columns))
+    asked += ["--total-epsilon", 5, "--public", tmp_path / "public.json", "--trust", "secure-sum"]
+    code, out, err = fedepm(capsys, *asked, "--label-bounds", "0,48", "--json")
+    told = json.loads(out)["training"]["privacy"]
+    assert (code, err) == (0, "") and "secure sums only" in told["guarantee"]
+    code, _, err = fedepm(capsys, *asked, "--label-bounds", 3)
+    assert code == 2 and "--label-bounds must be LOW,HIGH, got '3'" in err
 
 
 @pytest.mark.parametrize("options, message", [

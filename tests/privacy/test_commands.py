@@ -179,6 +179,9 @@ def test_a_plan_touches_no_data(capsys, monkeypatch):
     pure = plan(1.0, sizes, 15, delta=0, client_weight="equal")
     assert code == 0 and record["rise"] == pure.rise and record["rounds"] == pure.rounds
     assert record["algorithm"] == pure.algorithm.describe()
+    code, out, _ = fedepm(capsys, *asked, "--neighbours", "client")
+    assert code == 0 and out == f"{plan(1.0, sizes, 15, neighbours='client')}\n"
+    assert "45,222" not in out  # sizes are hidden
 
 
 def test_a_plan_says_what_would_make_it_affordable():
@@ -230,8 +233,10 @@ def test_whom_a_plan_trusts():
 @pytest.mark.parametrize("options, message", [
     (["--clients", 10, "--rows", 5, "--columns", 2], "--rows must be"),
     (["--clients", 0, "--rows", 5, "--columns", 2], "--clients must be"),
-    (["--clients", 1, "--rows", 5, "--columns", 0], "n_features must be"),
+    (["--clients", 1, "--rows", 5, "--columns", 0], "--columns must be"),
     (["--clients", 1, "--rows", 5, "--columns", 2, "--objective", "poisson"], "no bound on a"),
+    (["--clients", 1, "--rows", 5, "--columns", 2, "--objective", "multinomial"],
+     "--classes must be given for a private run"),
 ])  # fmt: skip
 def test_bad_plans(capsys, options, message):
     code, out, err = fedepm(capsys, "plan", "--total-epsilon", 1, *options)
@@ -262,6 +267,18 @@ def test_tradeoff(capsys, tmp_path):
 def test_bad_tradeoff(capsys, options, message):
     code, _, err = fedepm(capsys, "tradeoff", *options)
     assert code == 2 and message in err and len(err.splitlines()) == 1
+
+
+def test_a_tradeoff_takes_what_a_plan_leaves_open(capsys):
+    code, out, _ = fedepm(
+        capsys, "tradeoff", "--epsilons", 2, "--trials", 1, "--clients", 10, "--trust",
+        "secure-sum", "--honest", 1, "--neighbours", "client", "--json",
+    )  # fmt: skip
+    (row,) = json.loads(out)
+    sizes = datasets.adult(clients=10, seed=0).client_sizes
+    made = plan(2.0, sizes, 15, trust="secure-sum", honest=1.0, neighbours="client")
+    assert code == 0 and (row["trust"], row["neighbours"]) == ("secure-sum", "client")
+    assert (row["rounds"], row["expected_rise"]) == (made.rounds, made.rise)
 
 
 def test_tradeoff_of_ones_own_data():
