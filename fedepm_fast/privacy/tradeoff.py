@@ -179,8 +179,8 @@ def tradeoff(
             f = result.mean_objective
             rows.append(
                 {
-                    "total_epsilon": epsilon, "delta": delta, "trust": trust, "neighbours": neighbours,
-                    "trial": trial, "seed": seed + trial,
+                    "total_epsilon": epsilon, "delta": delta, "trust": trust,
+                    "neighbours": neighbours, "trial": trial, "seed": seed + trial,
                     "mean_objective": f, "accuracy": result.accuracy,
                     "closed": (start - f) / (start - of_split["optimum"]), **of_split,
                     "expected_rise": made.rise, "rounds": made.rounds, "kept": made.kept,
