@@ -9,18 +9,20 @@ from hypothesis import strategies as st
 from problems import small_data
 from scipy import sparse, stats
 
-from fedepm_fast import FederatedData
+from fedepm_fast import FederatedData, Logistic, Multinomial, Problem
 from fedepm_fast.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
     client_moments,
     coordinates,
+    in_coordinates,
     mean_moments,
     moments_change,
     pack,
     simulate_moments,
     unpack,
 )
+from fedepm_fast.private_runs import problem_in
 from fedepm_fast.randomness import CounterRandomness, GivenRandomness
 
 LAWS = [LaplaceMechanism(total_epsilon=1.0), GaussianMechanism(total_epsilon=1.0)]
@@ -129,6 +131,32 @@ def test_the_edge_is_the_norm_of_the_noise(order):
     # Where there is noise alone, all directions are alike.
     back = coordinates(values, scales, np.ones(8), order, floor=1.2)
     np.testing.assert_allclose(back, np.eye(p) / np.sqrt(1.2 * edge), atol=1e-12)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_rows_in_coordinates_are_moved_one_by_one(is_sparse):
+    data, matrix = small_data(3, 4, seed=2), np.arange(16.0).reshape(4, 4) + 5 * np.eye(4)
+    rows = data.features.copy()
+    rows[0] = 1e308  # as far as rows go
+    given = sparse.csr_array(rows) if is_sparse else rows
+    moved = in_coordinates(FederatedData(given, data.labels, data.client_sizes), matrix)
+    np.testing.assert_allclose(moved.features[1:], data.features[1:] @ matrix, rtol=1e-12)
+    np.testing.assert_allclose(moved.features[0], (np.full(4, 0.5e100) @ matrix), rtol=1e-12)
+    np.testing.assert_array_equal(moved.labels, data.labels)
+
+
+@pytest.mark.parametrize("objective", [Logistic(beta=0.3), Multinomial(beta=0.3, classes=3)])
+def test_a_problem_in_coordinates_has_the_gradients_of_the_chain_rule(objective):
+    # A penalty of unequal weights, and coordinates that keep it diagonal.
+    objective = objective.changed(weights=(1.0, 0.5, 0.0), regularizer="beta")
+    data = small_data(3, 3, seed=4, task=objective.task)
+    problem, matrix = Problem(data, objective), np.diag([2.0, 0.3, -1.5])
+    moved = problem_in(problem, matrix)
+    v = np.random.default_rng(0).normal(size=problem.n_parameters)
+    w = (v.reshape(-1, 3) @ matrix.T).ravel()
+    expected = (problem.gradients(w).reshape(3, -1, 3) @ matrix).reshape(3, -1)
+    np.testing.assert_allclose(moved.gradients(v), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(moved.values(v), problem.values(w), rtol=1e-12)
 
 
 @pytest.mark.parametrize("call, message", [
