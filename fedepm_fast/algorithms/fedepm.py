@@ -427,16 +427,15 @@ def _stages(weighted: bool, private: bool) -> tuple[Any, Any]:
     @device
     def move_within(w, start, k):
         """See `mechanisms.clip_moves`."""
-        largest, total = 0.0, 0.0
+        largest, total, factor, finite = 0.0, 0.0, 0.0, True
         for j in range(w.size):
             apart = abs(w[j] - start[j])
-            # Written so that NaN stays.
-            largest = largest if apart <= largest else apart
-        for j in range(w.size if 0.0 < largest < np.inf else 0):
-            share = (w[j] - start[j]) / largest
-            total += abs(share) if k.order == 1.0 else share * share
-        factor = 0.0
-        if total > 0.0:
+            finite &= apart < np.inf
+            largest = max(largest, apart)
+        if finite and largest > 0.0:
+            for j in range(w.size):
+                share = (w[j] - start[j]) / largest
+                total += abs(share) if k.order == 1.0 else share * share
             norm = total if k.order == 1.0 else math.sqrt(total)
             factor = min(1.0, k.clip / largest / norm)
         for j in range(w.size):

@@ -211,6 +211,8 @@ class Mechanism:
         where there is none of it."""
         left_out = {"moments": 0, "neighbours": "record", "budgets": None}
         found = {"name": self.name, **dataclasses.asdict(self)}
+        if self.budgets is not None:
+            found["budgets"] = list(self.budgets)  # as JSON has it
         return {k: v for k, v in found.items() if k not in left_out or v != left_out[k]}
 
     @classmethod
@@ -260,7 +262,8 @@ class Mechanism:
     def given(self, uploads: NDArray[np.int64]) -> Array:
         """Epsilon that each client is given, one of so many uploads each, shape (m,)."""
         if self.budgets is None:
-            return np.array([self.stated(k) for k in uploads.tolist()])
+            counts, where = np.unique(uploads, return_inverse=True)
+            return np.array([self.stated(int(k)) for k in counts])[where.reshape(-1)]
         if len(self.budgets) != len(uploads):
             raise ValueError(
                 f"budgets must be one for each of the {len(uploads)} clients, got "

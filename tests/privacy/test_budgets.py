@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from problems import small_data
 
 from fedepm_fast import FedEPM, FederatedData, run
+from fedepm_fast.federation.client import PrivateClient
 from fedepm_fast.federation.server import Server
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
 from fedepm_fast.privacy._settings import Settings
@@ -152,3 +153,32 @@ def test_who_does_not_come_spends_nothing_and_the_others_weigh_by_their_noise():
     server.close_round()
     p = 1 / np.square(scales)
     np.testing.assert_allclose(server.x, p @ uploads / p.sum(), rtol=1e-12)
+
+
+def test_a_server_goes_on_with_budgets_and_clients_have_their_own(tmp_path):
+    pytest.importorskip("opendp")
+    mechanism = LaplaceMechanism(budgets=[1.0, 4.0], clip=0.5)
+    algorithm = FedEPM(mechanism=mechanism, participation=1.0, start="broadcast")
+    server = Server(algorithm, 2, 3, path=tmp_path / "server")
+    members = [
+        PrivateClient(
+            algorithm, *table([4]).client(0), index=i, clients=2, uploads=2, path=tmp_path / f"{i}"
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    for i, member in enumerate(members):
+        assert server.join(i, member.join(np.zeros(3)).values)
+        assert member.spent.total == mechanism.budgets[i]
+    tau, x, _ = server.open_round()
+    scales = []
+    for i, member in enumerate(members):
+        upload = member.train(x, tau)
+        scales.append(upload.scale)
+        assert server.receive(tau, i, upload.values, scale=upload.scale)
+    server.close_round()
+    assert scales[0] == pytest.approx(4 * scales[1], rel=1e-9)
+    before = server.x
+    server.close()
+    again = Server(algorithm, 2, 3, path=tmp_path / "server")
+    np.testing.assert_array_equal(again.x, before)
+    again.close()

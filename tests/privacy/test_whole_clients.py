@@ -133,6 +133,20 @@ def test_what_overflows_stays_where_it_was_and_ends_nothing(engine):
     assert result.W[0] != result.history["x"][1]
 
 
+@ENGINES
+def test_a_gradient_that_is_no_number_in_one_coordinate_moves_none(engine):
+    # Of the first client the gradient is inf - inf in the first coordinate, and finite beside it.
+    rows = np.array([[1e200, 1e-200], [-1e200, 1e-200], [0.1, 0.1]])
+    data = FederatedData(rows, [1e150, 1e150, 1.0], [2, 1])
+    algorithm = FedEPM(mechanism=whole(LaplaceMechanism), participation=1.0, start="broadcast")
+    result = run(
+        algorithm, data, objective="least_squares", rounds=1, seed=SECRET, engine=engine,
+    )  # fmt: skip
+    assert result.rounds == 1 and np.isfinite(result.Z).all()
+    np.testing.assert_array_equal(result.W[0], 0)
+    assert np.abs(result.W[1]).max() > 0
+
+
 def test_a_loss_of_ones_own_qualifies_and_is_bounded_whatever_it_does():
     wild = ScalarLoss(value=lambda t, b: (t - b) ** 4, gradient=lambda t, b: 4 * (t - b) ** 3)
     algorithm = FedEPM(mechanism=whole(LaplaceMechanism), participation=1.0)
