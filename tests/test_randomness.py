@@ -53,6 +53,10 @@ def test_numbers_depend_on_their_own_coordinates_only():
         assert not np.intersect1d(other.words(NOISE, 5, 11, 7), words).size
     assert not np.intersect1d(r.words(SELECT, 5, 11, 7), words).size
     assert not np.intersect1d(r.words(NOISE, 6, 11, 7), words).size
+    blocks = r.words_at(NOISE, 5, np.array([[11], [4]]), np.array([1, 0]))
+    assert blocks.shape == (2, 2, 4)
+    np.testing.assert_array_equal(np.append(blocks[0, 1], blocks[0, 0, :3]), words)
+    np.testing.assert_array_equal(blocks[1, 1], r.words(NOISE, 5, 4, 4))
 
 
 def test_laws():
