@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._common.files import replacing
+from ._common.json_files import read_json, write_json
 from ._common.validation import check_array
 
 if TYPE_CHECKING:
@@ -133,8 +131,8 @@ class ReleasedRun:
     guarantee : str
         In words.
     privacy : dict
-        The guarantee in numbers (``epsilon``, ``delta``, ``epsilon_clients``, ``clip``), and
-        what it takes as ``public``.
+        The guarantee in numbers (``epsilon``, ``delta``, ``epsilon_clients``, each client's
+        ``uploads`` and noise ``multipliers``, ``clip``), and what it takes as ``public``.
     """
 
     x: NDArray[np.float64]
@@ -154,11 +152,7 @@ class ReleasedRun:
 
         The file appears complete or not at all.
         """
-        text = json.dumps(
-            {"format": _FORMAT, **asdict(self), "x": self.x.tolist()}, indent=1, allow_nan=False
-        )
-        with replacing(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_json(path, _FORMAT, {**asdict(self), "x": self.x.tolist()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReleasedRun:
@@ -171,28 +165,16 @@ class ReleasedRun:
         ValueError
             If it is something else, is damaged, or was written by a newer version.
         """
-        path = Path(path)
-        if not path.exists():
-            raise FileNotFoundError(f"no released run at {path}")
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            version = found.pop("format")
-            if type(version) is not int:
-                raise TypeError
-            if version <= _FORMAT:
-                found["x"] = check_array("x", found["x"], ndim=2)
-                found["client_sizes"] = tuple(int(size) for size in found["client_sizes"])
-                kinds = {"parameters": dict, "objective": dict, "guarantee": str, "privacy": dict}
-                if not all(isinstance(found[name], kind) for name, kind in kinds.items()):
-                    raise TypeError
-                return cls(**found)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-            raise ValueError(
-                f"{path} is not a complete file of a released run, as ReleasedRun.save writes it"
-            ) from None
-        raise ValueError(
-            f"{path} has format {version}, this version of fedepm_fast reads up to {_FORMAT}"
-        )
+        return read_json(path, _FORMAT, cls._made, "a released run")
+
+    @classmethod
+    def _made(cls, found: dict[str, Any]) -> ReleasedRun:
+        found["x"] = check_array("x", found["x"], ndim=2)
+        found["client_sizes"] = tuple(int(size) for size in found["client_sizes"])
+        kinds = {"parameters": dict, "objective": dict, "guarantee": str, "privacy": dict}
+        if not all(isinstance(found[name], kind) for name, kind in kinds.items()):
+            raise TypeError
+        return cls(**found)
 
     def __repr__(self) -> str:
         return f"<ReleasedRun: {self.rounds} rounds, {self.guarantee}>"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._common.extras import require
-from .._common.files import replacing
+from .._common.json_files import read_json, write_json
 from .._common.validation import (
     ArgumentValueError,
     check_array,
@@ -345,9 +343,7 @@ class Account:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to one file of JSON, complete or not at all, in which every float is exact."""
-        text = json.dumps({"format": _FORMAT, **self.describe()}, indent=1)
-        with replacing(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_json(path, _FORMAT, self.describe())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Account:
@@ -360,16 +356,7 @@ class Account:
         ValueError
             If it is something else, is damaged, or was written by a newer version.
         """
-        text = Path(path).read_text(encoding="utf-8")
-        try:
-            found = json.loads(text)
-            if found["format"] == _FORMAT:
-                return cls.from_record(found)
-        except (ValueError, TypeError, KeyError, RecursionError):
-            pass
-        raise ValueError(
-            f"{path} is no complete account, as Account.save of this version writes it"
-        )
+        return read_json(path, _FORMAT, cls.from_record, "an account")
 
 
 def recorded(described: Mapping[str, Any]) -> Mechanism:

@@ -68,7 +68,8 @@ def test_what_is_released_is_the_points_and_what_is_public(tmp_path):
         "format", "x", "client_sizes", "parameters", "objective", "guarantee", "privacy",
     }  # fmt: skip
     assert set(held["privacy"]) == {
-        "epsilon", "delta", "epsilon_clients", "relation", "clip", "public",
+        "epsilon", "delta", "epsilon_clients", "uploads", "multipliers", "relation", "clip",
+        "public",
     }  # fmt: skip
     text = (tmp_path / "released.json").read_text()
     for secret in (str(SECRET), 'seed"', "accuracy", "elapsed", "content", "run_id", "snr"):

@@ -1,0 +1,49 @@
+"""Values that are kept in a file of JSON of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .files import replacing
+
+T = TypeVar("T")
+
+
+def write_json(path: str | os.PathLike[str], version: int, record: Mapping[str, Any]) -> None:
+    """Write plain values to a file that appears complete or not at all; floats are exact."""
+    text = json.dumps({"format": version, **record}, indent=1, allow_nan=False)
+    with replacing(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(
+    path: str | os.PathLike[str], newest: int, make: Callable[[dict[str, Any]], T], what: str
+) -> T:
+    """What `make` makes of the values that `write_json` wrote; `what` has its article.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is something else, is damaged, or was written by a newer version.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no file of {what} at {path}")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        version = found.pop("format")
+        if type(version) is not int:
+            raise TypeError
+        if version <= newest:
+            return make(found)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        raise ValueError(f"{path} is not a complete file of {what}, as save writes it") from None
+    raise ValueError(
+        f"{path} has format {version}, this version of fedepm_fast reads up to {newest}"
+    )
