@@ -334,7 +334,7 @@ def plan(
             raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
         unit, upload, level = slope * unit, slope * upload, slope * level / curvature_of(loss)
         chosen = settings or settings_for(
-            mechanism.order, level, of_residuals=isinstance(loss, Huber)
+            mechanism.order, level, of_residuals=isinstance(loss, Huber), classes=loss.n_outputs
         )
     if settings is None and isinstance(mechanism, LaplaceMechanism) and mechanism.delta:
         # Which accounts for no release of several uploads' worth; columns as they are curve more.

@@ -161,3 +161,22 @@ def test_losses_without_a_bound_are_refused_by_name():
     assert plan(1.0, SIZES, 3, objective=Huber(beta=0.0, delta=1.0)).rounds >= 1
     with pytest.raises(ValueError, match="client_weight must be"):
         plan(1.0, SIZES, 3, client_weight="rows")
+
+
+def test_classes_share_coordinates_that_whitening_gives_them():
+    """Five classes by five factors, in 20 columns whose means are no zeros, with much noise."""
+    rng = np.random.default_rng(0)
+    factors = np.abs(rng.normal(size=(8000, 5)))
+    A = factors @ rng.random((5, 20)) / 2 - 0.7 + 0.2 * rng.normal(size=(8000, 20))
+    A = np.column_stack([A, np.ones(len(A))])
+    labels = (3 * (factors - factors.mean(0)) + rng.gumbel(size=(8000, 5))).argmax(1).astype(float)
+    sizes = np.full(40, 200)
+    data = FederatedData(A, labels, sizes)
+    given = {"client_sizes": sizes, "n_features": 21, "objective": Multinomial(0.0, classes=5)}
+    found = plan(5.0, **given)
+    assert 0.1 < found.level < 0.5 and found.settings == settings_for(2, found.level, classes=5)
+    accuracies = []
+    for settings in (found.settings, settings_for(2, found.level)):
+        x = plan(5.0, **given, settings=settings).run(data, seed=SECRET).x
+        accuracies.append(np.mean((A @ x.reshape(5, -1).T).argmax(1) == labels))
+    assert accuracies[0] > accuracies[1] + 0.02
