@@ -192,14 +192,14 @@ def test_right_noise_of_both_is_refuted_less_often_than_its_confidence_allows(me
     plan = Plan(FedEPM(mechanism=mechanism, participation=1.0), 2, 2, 2)
     rng, far, refuted = np.random.default_rng(0), plan.planned(), 0
     in_moments = far / per_upload(mechanism, 1.0)
-    for _ in range(300):
+    for _ in range(150):
         scores = []
         for apart in (far, in_moments):
             seen = plan.law.quantile(rng.random((2, 400))) + np.array([[0.0], [apart]])
             first, second = (plan.law.log_density((seen - at)[..., None]) for at in (0.0, apart))
             scores.append(np.round(first - second, 9))
         refuted += plan.verdict(*scores[0], 0.95, tuple(scores[1])).broken
-    assert refuted <= 15
+    assert refuted <= 7
 
 
 def less_noise_in_moments(monkeypatch):
@@ -223,13 +223,14 @@ def moments_divided_twice(monkeypatch):
 
 @compiled
 @MOMENTS
-@pytest.mark.parametrize("fault, part", [
-    (lambda patch: less_noise(patch, 0.9), ""), (less_noise_in_moments, "moments"),
-    (no_radius, "moments"), (moments_divided_twice, "moments"), (no_clip, "uploads"),
+@pytest.mark.parametrize("fault, part, runs", [
+    (lambda patch: less_noise(patch, 0.9), "", 8000), (less_noise_in_moments, "moments", 8000),
+    (no_radius, "moments", 500), (moments_divided_twice, "moments", 500),
+    (no_clip, "uploads", 500),
 ], ids=["nine tenths", "nine tenths in moments", "no radius", "r^2/d^2", "no clip"])  # fmt: skip
-def test_what_is_wrong_with_either_is_found(monkeypatch, mechanism, fault, part):
+def test_what_is_wrong_with_either_is_found(monkeypatch, mechanism, fault, part, runs):
     fault(monkeypatch)
-    found = attack(mechanism)
+    found = attack(mechanism, runs=runs)
     assert found.broken
     assert not part or found.seen[part] > 1 >= min(found.seen.values())
 

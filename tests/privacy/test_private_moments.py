@@ -186,7 +186,7 @@ def perform(one: PrivateClient, event: str, number: float, tau: int) -> bytes:
 
 
 @given(st.lists(EVENT, min_size=1, max_size=8), st.integers(1, 60))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=20)
 def test_a_kill_at_any_moment_spends_nothing_twice(events, calls):
     """What goes out is told through a pipe, before the process is killed somewhere."""
     steps, tau = [], -1
