@@ -45,13 +45,13 @@ class ClippedLogistic(Logistic):
     curvature: ClassVar[float] = Logistic.curvature / LEAST
 
     def loss(self, t: Array, b: Array) -> Array:
-        return super().loss(np.abs(b) * t, b < 0) / np.abs(b)
+        return super().loss(np.abs(b) * t, np.less(b, 0).astype(np.float64)) / np.abs(b)
 
     def derivative(self, t: Array, b: Array) -> Array:
-        return super().derivative(np.abs(b) * t, b < 0)
+        return super().derivative(np.abs(b) * t, np.less(b, 0).astype(np.float64))
 
     def second_derivative(self, t: Array, b: Array) -> Array:
-        return super().second_derivative(b * t, b < 0) * np.abs(b)
+        return super().second_derivative(b * t, np.less(b, 0).astype(np.float64)) * np.abs(b)
 
     @staticmethod
     def lanes() -> Loss:
