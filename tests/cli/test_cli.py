@@ -468,7 +468,7 @@ def test_ending_above_the_start_is_said_and_code_1(capsys):
         8,
     )
     assert record["warning"] in record["message"] and record["best_objective"] < 0.5
-    private = ["--private", "--total-epsilon", 0.001, "--noise-seed", 1, "--clients", 3]
+    private = ["--private", "--total-epsilon", 0.0001, "--noise-seed", 1, "--clients", 3]
     private += ["--seed", 1]
     code, _, err = fedepm(capsys, "run", *private)
     assert code == 1 and "or a larger --total-epsilon make up for the noise" in err
