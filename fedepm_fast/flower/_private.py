@@ -83,13 +83,10 @@ class PrivateStrategy(FedEPMStrategy):
         self.plan = plan
 
     def _make_server(self) -> PrivateServer:
-        server = PrivateServer(self.plan, dtype=self._layout.dtype, **self._options)
-        if self._layout.size != server.Z.shape[1] or self._layout.vector(self._initial).any():
-            server.close()
-            raise ValueError(
-                f"arrays must be {server.Z.shape[1]} zeros, the plan's columns and outputs"
-            )
-        return server
+        n = self.plan.n_features * self.plan.objective.n_outputs
+        if self._layout.size != n or self._layout.vector(self._initial).any():
+            raise ValueError(f"arrays must be {n} zeros, the plan's columns and outputs")
+        return PrivateServer(self.plan, dtype=self._layout.dtype, **self._options)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

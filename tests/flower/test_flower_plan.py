@@ -130,10 +130,25 @@ def test_moments_of_some_clients_are_enough_where_it_is_said(tmp_path, caplog, m
     assert strategy.restore(START).settled
 
 
-def test_arrays_are_zeros_of_the_plan_s_size():
+def test_arrays_are_zeros_of_the_plan_s_size(tmp_path):
     for arrays in (np.ones(P), np.zeros(P + 1)):
         with pytest.raises(ValueError, match="arrays must be 3 zeros"):
-            PrivateStrategy(PLAN).restore(ArrayRecord({"w": Array(arrays)}))
+            strategy = PrivateStrategy(PLAN, path=tmp_path / "s")
+            strategy.restore(ArrayRecord({"w": Array(arrays)}))
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_model_of_float32_comes_back_as_such(tmp_path):
+    grid, start = Recording(client_app(maker(tmp_path))), {"w": Array(np.zeros(P, np.float32))}
+    for rounds in (2, 4):
+        strategy = PrivateStrategy(PLAN, seed=SEED, path=tmp_path / "server")
+        strategy.restore(ArrayRecord(start))
+        found = strategy.start(grid, ArrayRecord(start), num_rounds=rounds).arrays["w"].numpy()
+        strategy.restore(ArrayRecord(start)).close()
+    assert found.dtype == np.float32
+    uploads = {i: [sent[0]] + [(u.astype(float), s) for u, s in sent[1:]]
+               for i, sent in grid.sent.items()}  # fmt: skip
+    np.testing.assert_allclose(found, by_hand(uploads).model, rtol=1e-4, atol=1e-5)
 
 
 def test_what_a_server_names_is_checked_by_the_client(tmp_path):
