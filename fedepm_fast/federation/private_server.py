@@ -35,8 +35,10 @@ class PrivateServer(Server):
     ----------
     plan : PrivatePlan
         With ``trust="clients"``.
-    path, seed, trial, dtype, largest, threads, sync
-        As of `Server`. With `path` the coordinates and the points that count outlive a kill, too.
+    path : path-like, optional
+        As of `Server`: the coordinates and the points that count outlive a kill, too.
+    **options
+        As of `Server`: seed, trial, dtype, largest, threads, sync.
 
     Raises
     ------
