@@ -232,7 +232,7 @@ def test_whole_clients_are_hidden_with_their_sizes():
     def of(sizes):
         given = {name: values[: sum(sizes)] for name, values in TABLE.items()}
         given["hospital"] = np.repeat(np.arange(60), sizes)
-        return private(given, neighbours="client", epsilon=8.0)
+        return private(given, neighbours="client", epsilon=40.0)
 
     models = of([100] * 60), of([*[50] * 30, *[150] * 29, 90])
     told = [model.to_dict() for model in models]
