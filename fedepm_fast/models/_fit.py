@@ -98,7 +98,8 @@ def fit(
         The value of the label whose probability is modelled, of two; by default the second.
     objective : str or Objective, optional
         The loss, by default logistic, multinomial or least_squares, as `task` has it. Of an
-        `Objective`, `beta`, `regularizer` and `weights` are not used.
+        `Objective`, `beta`, `regularizer` and `weights` are not used. With `total_epsilon`
+        least squares are the Huber loss, with a delta that follows from the noise.
     client_weight : {"size", "equal"}
         Whether all rows count alike, or all clients, as in the paper.
     beta : float

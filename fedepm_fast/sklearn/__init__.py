@@ -73,7 +73,7 @@ class FedEPMClassifier(ClassifierMixin, FedEPMEstimator):
         of columns of one scale; ``elapsed``, seconds.
     n_clients_ : int
     client_sizes_ : ndarray of shape (m,)
-        Rows of each client; those of weight 0 do not count.
+        Rows of each client; those of weight 0 do not count. Zeros where whole clients are hidden.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Where X has names for its columns.
@@ -285,6 +285,8 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     Parameters
     ----------
     loss : {"least_squares", "huber"}
+        With `total_epsilon` least squares count residuals linearly beyond a delta that follows from
+        the noise.
     delta : float
         Of the Huber loss: residuals beyond it count linearly. In the units of y.
     label_bounds : tuple of float, optional
