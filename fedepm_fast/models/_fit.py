@@ -99,7 +99,8 @@ def fit(
     objective : str or Objective, optional
         The loss, by default logistic, multinomial or least_squares, as `task` has it. Of an
         `Objective`, `beta`, `regularizer` and `weights` are not used. With `total_epsilon`
-        least squares are the Huber loss, with a delta that follows from the noise.
+        least squares are the Huber loss, with a delta that follows from the noise, unless
+        whole clients are hidden.
     client_weight : {"size", "equal"}
         Whether all rows count alike, or all clients, as in the paper.
     beta : float

@@ -286,7 +286,7 @@ class FedEPMRegressor(RegressorMixin, FedEPMEstimator):
     ----------
     loss : {"least_squares", "huber"}
         With `total_epsilon` least squares count residuals linearly beyond a delta that follows from
-        the noise.
+        the noise, unless whole clients are hidden.
     delta : float
         Of the Huber loss: residuals beyond it count linearly. In the units of y.
     label_bounds : tuple of float, optional
