@@ -25,7 +25,7 @@ from .guarantees import (
     why_known,
     withdrawn,
 )
-from .losses import OBJECTIVES, as_objective
+from .losses import OBJECTIVES, Objective, as_objective
 from .losses.multinomial import Multinomial
 from .losses.scalar import ScalarLoss
 from .mechanisms import Mechanism, PrivacyPlan, clipped_data, in_coordinates
@@ -93,7 +93,11 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
         )
     if mechanism.neighbours == "client":
         return  # whatever the loss makes of a client's rows, its move is clipped
-    objective = problem.objective
+    check_bounds(problem.objective)
+
+
+def check_bounds(objective: Objective) -> None:
+    """Raise ValueError unless it is known how far a record moves gradients of the loss."""
     # What subclasses do is not accounted for: their functions see all rows at once.
     checked = [OBJECTIVES[name] for name in OBJECTIVES.built_in()]
     if type(objective) not in [*checked, ScalarLoss]:
@@ -111,8 +115,8 @@ def check_run(algorithm: Algorithm, problem: Problem) -> None:
         )
     if objective.curvature is None:
         raise ValueError(
-            f"the objective {objective.name!r} must have a curvature for a private run, by which "
-            "the rounding of margins is accounted for"
+            f"the objective {objective.name!r} must be given its curvature for a private run, by "
+            "which the rounding of margins is accounted for"
         )
 
 

@@ -38,7 +38,7 @@ from ..losses.least_squares import LeastSquares
 from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, coordinates
 from ..mechanisms._moments import DEVIATION, size_of_ones
 from ..participation import clients_per_round
-from ..private_runs import check_objective
+from ..private_runs import check_bounds, check_objective
 from ..result import Result
 from ._location import noise_l1_for, noise_left
 from ._settings import (
@@ -329,9 +329,9 @@ def plan(
             loss = Huber(
                 loss.beta, loss.regularizer, weights=loss.weights, delta=largest_residual(level)
             )
+        check_bounds(loss)
         slope = loss.slope_in(mechanism.order)
-        if slope is None or loss.curvature is None:
-            raise ValueError(f"the objective {loss.name!r} has no bound on a record's gradient")
+        assert slope is not None
         unit, upload, level = slope * unit, slope * upload, slope * level / curvature_of(loss)
         chosen = settings or settings_for(
             mechanism.order, level, of_residuals=isinstance(loss, Huber), classes=loss.n_outputs

@@ -12,6 +12,7 @@ from fedepm_fast import (
     Huber,
     Logistic,
     Poisson,
+    ScalarLoss,
     SquaredHinge,
     make_problem,
 )
@@ -215,3 +216,17 @@ def test_other_losses_with_a_slope_are_planned(objective):
 def test_a_loss_without_a_slope_is_not_planned(name):
     with pytest.raises(ValueError, match=f"the objective '{name}' has no bound on a record's"):
         plan(1.0, SIZES, 5, objective=name)
+
+
+def test_a_loss_of_numbers_is_planned_by_its_bounds():
+    def given(**bounds):
+        return ScalarLoss(
+            0.0, value=lambda t, y: (t - y) ** 2, gradient=lambda t, y: 2 * (t - y), **bounds
+        )
+
+    planned = plan(1.0, SIZES, 5, objective=given(slope=80.0, curvature=2.0))
+    assert planned.mechanism.clip == pytest.approx(planned.settings.clip * 80 * 5**0.5, rel=1e-12)
+    with pytest.raises(ValueError, match="the objective 'scalar' has no bound on a record's"):
+        plan(1.0, SIZES, 5, objective=given(curvature=2.0))
+    with pytest.raises(ValueError, match="the objective 'scalar' must be given its curvature"):
+        plan(1.0, SIZES, 5, objective=given(slope=80.0))
