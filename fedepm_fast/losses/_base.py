@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+#: Of clipped rows, the least factor that their loss knows: the rounding of t/f grows with 1/f, and
+#: rows that are clipped further are few.
+LEAST_FACTOR = 2.0**-5
+
 #: How the regulariser's weight follows from ``beta``: ``"beta/d"`` divides by the number of
 #: samples of the client (the authors' program), ``"beta"`` does not (the printed equations).
 REGULARIZERS = ("beta/d", "beta")
@@ -155,8 +159,13 @@ class Objective:
         return self
 
     def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
-        """The loss of rows that were scaled by `factors` (d,), in [0, 1], and its labels: one
-        whose derivative has the same bound, and whose minimum is this loss's, where it can."""
+        """The loss of rows that were scaled by `factors` (d,), in [0, 1], and its labels.
+
+        Scaling a row a down to ``f*a`` changes its margin, and the best model with it. A loss that
+        takes the margin of the row before, t/f of a margin t, and weighs the record by f has a
+        derivative in t of the same bound; and a weight that depends on the row alone leaves a model
+        that holds as it was. Labels carry f then, which is taken to be at least `LEAST_FACTOR`.
+        """
         return self.bounded(), labels
 
     def slope_in(self, order: int) -> float | None:

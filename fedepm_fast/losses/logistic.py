@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ._base import Array, Objective
+from ._base import LEAST_FACTOR, Array, Objective
 
 if TYPE_CHECKING:
     from ..kernels.losses import Loss
@@ -47,9 +47,8 @@ class Logistic(Objective):
         return expit(t) * expit(-t)
 
     def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
-        from ._clipped import clipped_logistic
-
-        return clipped_logistic(self, labels, factors)
+        found = ClippedLogistic(self.beta, self.regularizer, weights=self.weights)
+        return found, (1 - 2 * labels) / np.maximum(factors, LEAST_FACTOR)
 
     @staticmethod
     def lanes() -> Loss:
@@ -77,4 +76,43 @@ class Logistic(Objective):
 
         return v.lane_loss(
             "logistic", step, settle, labels="binary", no_margin=-np.inf, no_target=1.0, folds=True
+        )
+
+
+@dataclass(frozen=True)
+class ClippedLogistic(Logistic):
+    """``f * softplus(s/f)``, s the signed margin of a clipped row. Labels are ``(1 - 2b) / f``."""
+
+    labels: ClassVar[str] = "reals"
+    curvature: ClassVar[float] = Logistic.curvature / LEAST_FACTOR
+
+    def loss(self, t: Array, b: Array) -> Array:
+        return super().loss(np.abs(b) * t, (b < 0).astype(np.float64)) / np.abs(b)
+
+    def derivative(self, t: Array, b: Array) -> Array:
+        return super().derivative(np.abs(b) * t, (b < 0).astype(np.float64))
+
+    def second_derivative(self, t: Array, b: Array) -> Array:
+        return super().second_derivative(b * t, (b < 0).astype(np.float64)) * np.abs(b)
+
+    @staticmethod
+    def lanes() -> Loss:
+        from ..kernels.losses import lanes as v
+
+        absolute, select, maximum, splat = v.absolute, v.select, v.maximum, v.splat
+        exp_negative, log1p = v.exp_negative, v.log1p
+
+        def step(margin, target, parameter, total, product):
+            """Softplus of the signed margin before clipping, over the size of its factor."""
+            signed = target * margin
+            e = exp_negative(-absolute(signed))
+            sigmoid = select(signed < 0.0, e, 1.0) / (e + 1.0)
+            # NaN is the second operand of `maximum`, and stays.
+            value = maximum(splat(margin, 0.0), signed) + log1p(e)
+            return (
+                select(target < 0.0, -sigmoid, sigmoid), total + value / absolute(target), product
+            )  # fmt: skip
+
+        return v.lane_loss(
+            "logistic of clipped rows", step, labels="binary", no_margin=-np.inf, no_target=1.0
         )

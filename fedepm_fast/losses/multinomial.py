@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from .._common.parameters import integer, param
-from ._base import Array, Objective
+from ._base import LEAST_FACTOR, Array, Objective
 
 if TYPE_CHECKING:
     from ..kernels.losses import Loss
@@ -101,9 +101,10 @@ class Multinomial(Objective):
         return self.n_outputs
 
     def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
-        from ._clipped import clipped_multinomial
-
-        return clipped_multinomial(self, labels, factors)
+        found = ClippedMultinomial(
+            self.beta, self.regularizer, weights=self.weights, classes=self.classes
+        )
+        return found, labels + (1 - np.maximum(factors, LEAST_FACTOR))
 
     @staticmethod
     def lanes() -> Loss:
@@ -140,3 +141,69 @@ class Multinomial(Objective):
             return total + ((largest - true) + log1p(others + (own - 1.0))), product
 
         return v.lane_loss("multinomial", step, labels="classes")
+
+
+@dataclass(frozen=True)
+class ClippedMultinomial(Multinomial):
+    """``f * (cross entropy at t/f)``. Labels are ``b + (1 - f)``, f above 0."""
+
+    curvature: ClassVar[float] = Multinomial.curvature / LEAST_FACTOR
+
+    def fit_to_labels(self, b: Array) -> Self:
+        return self
+
+    def loss(self, t: Array, b: Array) -> Array:
+        of, f = _told(b)
+        return super().loss(t / f[..., None], of) * f
+
+    def derivative(self, t: Array, b: Array) -> Array:
+        of, f = _told(b)
+        return super().derivative(t / f[..., None], of)
+
+    def second_derivative(self, t: Array, b: Array) -> Array:
+        of, f = _told(b)
+        return super().second_derivative(t / f[..., None], of) / f[..., None, None]
+
+    @staticmethod
+    def lanes() -> Loss:
+        from ..kernels.losses import lanes as v
+
+        exp_negative, log1p, load, store = v.exp_negative, v.log1p, v.load, v.store
+        maximum, select, splat = v.maximum, v.select, v.splat
+
+        def step(work, at, stride, outputs, target, parameter, total, product):
+            """Cross entropy of the softmax, as `Multinomial` has it, at margins over f.
+
+            The true class is the last one that the target is not below.
+            """
+            f = splat(work, 1.0)
+            for k in range(outputs):
+                f = select(target < k, f, (k + 1.0) - target)
+            largest = true = load(work, at) / f
+            for k in range(1, outputs):
+                margin = load(work, at + k * stride) / f
+                largest = maximum(largest, margin)
+                true = select(target < k, true, margin)
+            others = own = splat(work, 0.0)
+            for k in range(outputs):
+                j = at + k * stride
+                e = exp_negative(load(work, j) / f - largest)
+                above = target < k
+                mine = select(above, 0.0, select(target < k + 1.0, e, 0.0))
+                own += mine
+                others += e - mine
+                store(work, j, select(above, e, select(target < k + 1.0, splat(work, -1.0), e)))
+            scale = 1.0 / (own + others)
+            for k in range(outputs):
+                j = at + k * stride
+                e = load(work, j)
+                store(work, j, scale * select(e < 0.0, -others, e))
+            return total + f * ((largest - true) + log1p(others + (own - 1.0))), product
+
+        return v.lane_loss("multinomial of clipped rows", step, labels="classes")
+
+
+def _told(b: Array) -> tuple[Array, Array]:
+    """Classes and factors of labels."""
+    of = np.floor(b)
+    return of, 1 - (b - of)

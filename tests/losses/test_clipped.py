@@ -7,7 +7,7 @@ import pytest
 
 from fedepm_fast import FederatedData, Logistic, Multinomial, Problem
 from fedepm_fast.kernels.losses import values_and_gradients
-from fedepm_fast.losses._clipped import LEAST
+from fedepm_fast.losses._base import LEAST_FACTOR
 
 CASES = [Logistic(beta=0.0), Multinomial(classes=4, beta=0.0)]
 
@@ -17,7 +17,7 @@ def problems(objective, d=203, p=5, seed=0):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(d, p)) * rng.choice([0.1, 1.0, 30.0], (d, 1))
     b = rng.integers(0, objective.n_outputs if objective.n_outputs > 1 else 2, d).astype(float)
-    f = np.minimum(1.0, np.maximum(2.0 / np.linalg.norm(A, axis=1), LEAST))
+    f = np.minimum(1.0, np.maximum(2.0 / np.linalg.norm(A, axis=1), LEAST_FACTOR))
     loss, labels = objective.of_clipped(b, f)
     return Problem(FederatedData(A * f[:, None], labels, [d]), loss), A, b, f, rng
 
