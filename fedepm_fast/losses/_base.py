@@ -153,11 +153,6 @@ class Objective:
         """A bound of the derivative of `loss` in the margin, for any label; None without one."""
         return None
 
-    def bounded(self) -> Objective:
-        """This loss such that `slope` bounds its derivative whatever its functions give: as it
-        is, for the losses of this package do."""
-        return self
-
     def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
         """The loss of rows that were scaled by `factors` (d,), in [0, 1], and its labels.
 
@@ -166,7 +161,7 @@ class Objective:
         derivative in t of the same bound; and a weight that depends on the row alone leaves a model
         that holds as it was. Labels carry f then, which is taken to be at least `LEAST_FACTOR`.
         """
-        return self.bounded(), labels
+        return self, labels
 
     def slope_in(self, order: int) -> float | None:
         """A bound of the derivative's norm, L1 (order 1) or L2 (order 2), over a row's margins."""

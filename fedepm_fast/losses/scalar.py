@@ -168,6 +168,9 @@ class ScalarLoss(Objective):
         new.__dict__.update(self.__dict__)
         return new
 
+    def of_clipped(self, labels: Array, factors: Array) -> tuple[Objective, Array]:
+        return self.bounded(), labels
+
     @property
     def labels(self) -> str:  # type: ignore[override]
         return "binary" if self.task == "classification" else "reals"

@@ -140,9 +140,12 @@ def test_a_records_gradient_is_within_the_clip_whatever_the_loss(objective, mech
     LaplaceMechanism(total_epsilon=1.0, clip=0.3), GaussianMechanism(total_epsilon=1.0, clip=0.3),
 ])  # fmt: skip
 def test_residuals_are_clipped_with_their_rows(mechanism, rng):
-    """A linear law of the labels holds for clipped rows, too, and other losses keep labels."""
+    """A linear law of the labels holds for clipped rows, too; classes have nothing to scale."""
     A, w = rng.normal(size=(40, 3)) * 3, np.array([1.0, -2.0, 0.5])
-    for objective, labels in ((Huber(delta=0.7, beta=0.0), A @ w), (Logistic(), A[:, 0] > 0)):
+    for objective, labels in (
+        (Huber(delta=0.7, beta=0.0), A @ w),
+        (SquaredHinge(slope=1.0), A[:, 0] > 0),
+    ):
         data = FederatedData(A, labels.astype(float), [40])
         clipped = private_problem(mechanism, Problem(data, objective))
         factor = clipped.data.features[:, 0] / A[:, 0]
