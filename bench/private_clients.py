@@ -1,10 +1,10 @@
 """Whole clients hidden, by how many they are: the table of docs/privacy.md.
 
-Tables of the laws of ``scripts/private_curvature.py``, other draws than those that the settings
-were made from, of 14 columns and an intercept, dealt to clients of 20 rows. For every number of
-clients, epsilon and whom they trust: the share of the way from w = 0 to the optimum that planned
-runs close and their accuracy, beside the optimum's and the larger class; medians over tables and
-seeds, and the worst.
+Tables of the first four kinds of ``scripts/synthetic_tables.py``, other draws than those that the
+settings were made from, of 14 columns and an intercept, dealt to clients of 20 rows. For every
+number of clients, epsilon and whom they trust: the share of the way from w = 0 to the optimum that
+planned runs close and their accuracy, beside the optimum's and the larger class; medians over
+tables and seeds, and the worst.
 
     python bench/private_clients.py [--trials 2] [--clients 100 1000 10000]
 """
@@ -22,9 +22,8 @@ from fedepm_fast import FederatedData, Logistic, Problem
 from fedepm_fast.privacy import plan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import private_curvature
+from synthetic_tables import KINDS, table
 
-KINDS = ("questionnaire", "correlated", "skewed", "independent")
 FEATURES, ROWS = 14, 20
 
 
@@ -35,10 +34,9 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 2.0, 5.0])
     asked = parser.parse_args()
     for m in asked.clients:
-        private_curvature.ROWS = m * ROWS
         tables = []
         for k in range(4 * asked.trials):
-            A, y = private_curvature.table(KINDS[k % 4], FEATURES, False, 10_000 + k)
+            A, y = table(KINDS[k % 4], m * ROWS, FEATURES, False, 10_000 + k)
             data = FederatedData(A, y, np.full(m, ROWS))
             problem = Problem(data, Logistic(beta=0.0))
             best = problem.optimum(method="newton")

@@ -24,7 +24,7 @@ class Settings(NamedTuple):
     kept: int
     """The model is the mean of the points of so many last rounds."""
     theta: float
-    """eta over the curvature of the loss."""
+    """eta over the curvature of the loss, at full participation."""
     clip: float
     """Of rows, over the norm of a row whose entries are all 1."""
     radius: float

@@ -341,7 +341,8 @@ def plan(
         chosen = chosen._replace(moments=0, theta=max(chosen.theta, 2.5))
     clip = chosen.clip * unit if mechanism.clip is None else mechanism.clip
     curvature = curvature_of(loss)
-    eta = chosen.theta * curvature
+    # Uploads of earlier rounds are of earlier points, which shorter steps leave less far behind.
+    eta = chosen.theta * (2 - rho) * curvature
     algorithm = FedEPM(
         mechanism=dataclasses.replace(mechanism, clip=clip, moments=chosen.moments),
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=rho, step="1",

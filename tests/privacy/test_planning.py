@@ -136,6 +136,7 @@ def test_moments_and_each_clients_own_rounds_spend_its_budget_together(
     )
     assert planned.rounds == math.ceil(4 / participation)
     assert planned.kept == math.ceil(2 / participation)
+    assert planned.algorithm.eta == pytest.approx(1.5 * (2 - participation) * 0.25)
     seen, right = [], type(planned).coordinates
 
     def watched(self, values, scales):
