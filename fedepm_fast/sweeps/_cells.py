@@ -22,7 +22,7 @@ from ..stopping import RULES, StoppingRule
 #: not taken for those of now.
 RESULTS_VERSION = 1
 #: The same of runs with a mechanism, beside it.
-PRIVATE_RESULTS_VERSION = 3
+PRIVATE_RESULTS_VERSION = 4
 
 
 @dataclass(frozen=True, eq=False)
