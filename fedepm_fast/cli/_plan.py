@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..data import FederatedData
     from ..mechanisms import Mechanism
     from ..objectives import Objective
-    from ..privacy.planning import PrivatePlan
+    from ..privacy.private_plan import PrivatePlan
     from ..result import Result
 
 #: Options of a mechanism that a plan settles, or that say what there is to plan for.

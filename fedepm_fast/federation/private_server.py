@@ -18,7 +18,7 @@ from ._rounds import Round
 from .server import Server
 
 if TYPE_CHECKING:
-    from ..privacy.planning import PrivatePlan
+    from ..privacy.private_plan import PrivatePlan
 
 Array = NDArray[Any]
 

@@ -26,7 +26,7 @@ from ._records import ARRAYS, CONFIG, content, ndarray
 from ._strategy import POLL, FedEPMStrategy
 
 if TYPE_CHECKING:
-    from ..privacy.planning import PrivatePlan
+    from ..privacy.private_plan import PrivatePlan
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,8 @@ from ..losses import Objective
 from ..losses.huber import Huber
 from ..mechanisms import packed_size
 from ..preparation import Prepared
-from ..privacy.planning import PrivatePlan, plan
+from ..privacy.planning import plan
+from ..privacy.private_plan import PrivatePlan
 from ..result import DivergenceWarning
 from ._declared import Labels, coordinates, in_units_of, labels_by, penalised
 from ._inference import Inference

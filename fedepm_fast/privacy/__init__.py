@@ -34,7 +34,8 @@ from .accounting import (
     gaussian_noise_multiplier,
     laplace_epsilon,
 )
-from .planning import PrivatePlan, plan
+from .planning import plan
+from .private_plan import PrivatePlan
 from .release import release, release_scale
 
 __all__ = [

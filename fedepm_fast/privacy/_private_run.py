@@ -22,7 +22,7 @@ from ..runner import make_problem, run
 from ._sum_run import moments_of_sum, sum_run
 
 if TYPE_CHECKING:
-    from .planning import PrivatePlan
+    from .private_plan import PrivatePlan
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from .._common.text import pairs
 from ._settings import level_for_clients
 
 if TYPE_CHECKING:
-    from .planning import PrivatePlan
+    from .private_plan import PrivatePlan
 
 #: Rise of the mean loss by noise from which it is said to be larger than the signal: columns of
 #: real tables lower the mean loss of two classes by 0.05 to 0.3, and 0.693 is all there is.

@@ -37,7 +37,7 @@ from ._private import margins
 from ._scaled import Coefficients, scaled
 
 if TYPE_CHECKING:
-    from ..privacy.planning import PrivatePlan
+    from ..privacy.private_plan import PrivatePlan
 
 Array = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from ..preparation import Preparation, Prepared, as_table
 from ..preparation._table import column_of
 
 if TYPE_CHECKING:
-    from ..privacy.planning import PrivatePlan
+    from ..privacy.private_plan import PrivatePlan
     from ._estimator import FedEPMEstimator
 
 Array = NDArray[np.float64]

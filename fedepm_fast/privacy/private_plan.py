@@ -1,0 +1,214 @@
+"""A plan of a private run: what it fixes, says and does; `planning.plan` makes one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._common.validation import check_array
+from ..algorithms import FedEPM
+from ..algorithms._operators import ens
+from ..algorithms.fedepm import BY_NOISE
+from ..callbacks import Callback
+from ..data import FederatedData
+from ..losses import Objective
+from ..mechanisms import Mechanism, coordinates
+from ..mechanisms._moments import size_of_ones
+from ..result import Result
+from ._location import noise_l1_for, noise_left
+from ._settings import Settings, left_of, settings_for
+from ._words import in_words, warning_of
+from .secure_sum import TRUSTED
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PrivatePlan:
+    """Everything that a private run fixes before it has seen a row, made by `plan`.
+
+    Attributes
+    ----------
+    algorithm : FedEPM
+        Of the rounds, with the mechanism, its budget and its clip.
+    rounds : int
+    settings : Settings
+        What the level of noise asks for.
+    client_sizes : ndarray of shape (m,)
+    n_features : int
+        Columns, the intercept among them.
+    objective : Objective
+    level : float
+        The noise beside the gradients: the norm of its deviations in the mean gradient over all
+        clients, if all were spent on one upload, rows unclipped and the loss's curvature 1/4.
+    deviation : float
+        Standard deviation that noise leaves in each coordinate of the model.
+    rise : float
+        How far that lifts the mean loss, in expectation, where columns have a root mean square of
+        about 1; of whole clients also what is left of the way, for their moves are clipped. At the
+        start, w = 0, the mean loss of two classes is log 2 = 0.693.
+    trust : {"clients", "secure-sum"}
+        Whether every client trusts itself alone, or secure sums and the honest share of clients.
+    honest : float
+        That share, for ``trust="secure-sum"``.
+    """
+
+    algorithm: FedEPM
+    rounds: int
+    settings: Settings
+    client_sizes: NDArray[np.int64]
+    n_features: int
+    objective: Objective
+    level: float
+    deviation: float
+    rise: float
+    trust: str = TRUSTED[0]
+    honest: float = 1.0
+
+    def __str__(self) -> str:
+        """The guarantee, what is released, the noise, and what it is expected to cost."""
+        return in_words(self)
+
+    @property
+    def warning(self) -> str:
+        """What is to be known before the run; empty if its noise is not larger than the signal."""
+        return warning_of(self)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Of all that is released, the rounds' clip in it."""
+        assert self.algorithm.mechanism is not None
+        return self.algorithm.mechanism
+
+    @property
+    def kept(self) -> int:
+        """The model is the mean of the points of so many last rounds.
+
+        Where few take part in one, a client's noise stays in the points until it does again."""
+        return math.ceil(self.settings.kept / self.algorithm.participation)
+
+    @property
+    def left(self) -> tuple[float, float] | None:
+        """Share of the way from w = 0 to the optimum that such runs left on synthetic tables of two
+        classes, noise, clipping and rounds together, in the mean and in the worst tenth; None where
+        nobody tried: for regressions, whole clients and settings of one's own."""
+        order = self.mechanism.order
+        tried = self.objective.task != "regression" and self.mechanism.neighbours == "record"
+        if not tried or self.settings != settings_for(order, self.level):
+            return None
+        return left_of(order, self.level)
+
+    @property
+    def radius(self) -> float | None:
+        """Size to which rows are clipped in their second moments; None if these stay unreleased."""
+        if not self.mechanism.moments:
+            return None
+        return self.settings.radius * size_of_ones(self.n_features, self.mechanism.order)
+
+    def coordinates(
+        self, values: ArrayLike | None = None, scales: ArrayLike | None = None
+    ) -> Array:
+        """What turns columns into the coordinates of the rounds, from released second moments.
+
+        A penalty is diagonal in them, and its curvature a part of theirs.
+
+        Parameters
+        ----------
+        values : array_like of shape (m, p*(p+1)/2), optional
+            What clients sent, see `client_moments`; nothing where `radius` is None.
+        scales : array_like of shape (m,), optional
+            Of the noise in them.
+
+        Returns
+        -------
+        ndarray of shape (p, p)
+            Rows of ``A @ back`` are what the rounds see, and ``back @ v`` is a point v in columns.
+        """
+        if values is None or scales is None:
+            return _with_penalty(np.eye(self.n_features), self.objective)
+        scales = check_array("scales", scales, ndim=1)
+        weights = (1 / scales) ** BY_NOISE.get(str(self.algorithm.aggregation), 0.0)
+        shares = weights / weights.sum()
+        # As points are: where it is Laplace noise, ENS has less of it than the mean.
+        c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
+        center = ens(values, c, weights)
+        left = float(np.linalg.norm(shares * scales)) * noise_left(self.mechanism, weights, scales)
+        back = coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)
+        return _with_penalty(back, self.objective)
+
+    def in_columns(self, points: ArrayLike, coordinates: ArrayLike) -> Array:
+        """Points (..., n) of the rounds' coordinates, as `coordinates` gave them, in columns."""
+        points, back = np.asarray(points, np.float64), np.asarray(coordinates)
+        return np.asarray((points.reshape(-1, len(back)) @ back.T).reshape(points.shape))
+
+    def average(self, points: ArrayLike) -> Array:
+        """The model, in the rounds' coordinates, of the points of all rounds, (rounds + 1, n)."""
+        return np.asarray(points, np.float64)[-self.kept :].mean(axis=0)
+
+    def run(
+        self,
+        data: FederatedData,
+        *,
+        seed: int | None = None,
+        engine: str | None = None,
+        callback: Callback | None = None,
+        public_scaling: bool = False,
+        every_accuracy: bool = True,
+    ) -> Result:
+        """The planned run in this process, all clients played by it.
+
+        Parameters
+        ----------
+        data : FederatedData
+            Of these sizes and columns, brought to a root mean square of about 1 by numbers that
+            are public.
+        seed : int, optional
+            Of the noise; drawn from the operating system by default, see `run`.
+        engine : {"compiled", "reference"}, optional
+            As of `run`.
+        callback : callable, optional
+            As of `run`; it only watches.
+        public_scaling : bool
+            Whether columns may be scaled by numbers of these rows.
+        every_accuracy : bool
+            As of `run`.
+
+        Returns
+        -------
+        Result
+            In the columns of `data`. The last point is the mean of the last ones.
+        """
+        from ._private_run import private_run
+
+        return private_run(
+            self, data, seed=seed, engine=engine, callback=callback,
+            public_scaling=public_scaling, every_accuracy=every_accuracy,
+        )  # fmt: skip
+
+
+def curvature_of(loss: Objective) -> float:
+    """The curvature of the loss that steps go by: its bound, or about that at margin 0 without
+    one; but of K classes that where runs start, 1/K, for rows reach the bound, 1/2, only where two
+    classes share all."""
+    return float(loss.curvature or 1.0) if loss.n_outputs == 1 else 1 / loss.n_outputs
+
+
+def _with_penalty(back: Array, objective: Objective) -> Array:
+    """Coordinates in which the penalty is diagonal, and its curvature and the loss's bound add up
+    to the latter.
+
+    With v those in which the loss's bound is a multiple kappa of the identity, ``w = back @ v``,
+    the penalty of w has in v the matrix P; turned by its eigenvectors, and every direction divided
+    by ``sqrt(1 + beta * delta / kappa)``, delta its eigenvalue, the sum is kappa again.
+    """
+    beta, kappa, p = objective.beta, curvature_of(objective), len(back)
+    if beta == 0:
+        return back
+    weights = np.ones(p) if objective.weights is None else np.array(objective.weights)
+    delta, turn = np.linalg.eigh(back.T @ (weights[:, None] * back))
+    delta = np.maximum(delta, 0.0)
+    grown = 1 + beta * delta / kappa
+    return np.asarray(back @ (turn / np.sqrt(grown)))
