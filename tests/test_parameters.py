@@ -53,8 +53,8 @@ THINGS = {
 }
 #: The group of options that a kind's parameters are in.
 GROUPS = {"partition": "data", "source": "data"}
-#: Fields that other options choose.
-CHOSEN = {"mechanism", "task", "scale"}
+#: Fields that other options choose, and a number of each client, which none does.
+CHOSEN = {"mechanism", "task", "scale", "budgets"}
 EVERY = [
     pytest.param(kind, cls, parameter, id=f"{name}-{parameter.name}")
     for (kind, name), cls in THINGS.items()
