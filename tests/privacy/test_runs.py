@@ -131,7 +131,7 @@ def test_a_callback_watches_and_cannot_stop(engine):
 @ENGINES
 def test_no_value_of_the_objective_stops_a_private_run(engine):
     # Noise of a small budget throws x anywhere; f grows beyond what ends other runs.
-    algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=1e-3), mu0=1e-7)
+    algorithm = FedEPM(mechanism=LaplaceMechanism(total_epsilon=0.1), mu0=1e-9)
     result = run(algorithm, scaled(), rounds=4, seed=1, engine=engine)
     assert result.rounds == 4 and result.reasons == ("max_rounds",)
     assert result.history["objective"].max() > 1e8 * result.history["objective"][0]
