@@ -5,7 +5,19 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from fedepm_fast import FedEPM, SFedAvg, SFedProx, Store, Sweep, datasets, run, sweep
+from fedepm_fast import (
+    FedEPM,
+    SFedAvg,
+    SFedProx,
+    Store,
+    Sweep,
+    datasets,
+    make_problem,
+    run,
+    sweep,
+)
+from fedepm_fast.data import standardised
+from fedepm_fast.privacy import plan
 
 from .tracks import speed_up
 
@@ -42,6 +54,30 @@ class Runs:
 
     track_speed_up_over_reference.unit = "times"
     track_relative_error.unit = "of max|z|"
+
+
+class PrivateRuns:
+    """A planned private run on Adult, 100 clients, by who is trusted; noise, moments and all."""
+
+    params = ("clients", "secure-sum")
+    param_names = ("trust",)
+    timeout = 300
+
+    def setup(self, trust):
+        self.data = standardised(datasets.adult(clients=100, seed=0))
+        sizes, columns = self.data.client_sizes, self.data.n_features
+        self.plan = plan(1.0, sizes, columns, trust=trust)
+        self.time_run(trust)
+
+    def time_run(self, trust):
+        self.plan.run(self.data, seed=2**40, public_scaling=True, every_accuracy=False)
+
+    def track_share_left(self, trust):
+        """Of the way from w = 0 to the optimum, for noise of a seed."""
+        result = self.plan.run(self.data, seed=2**40, public_scaling=True)
+        problem = make_problem(self.plan.algorithm, self.data, self.plan.objective)
+        best, start = problem.optimum(method="newton").value, result.start_objective
+        return float((result.history["objective"][-1] - best) / (start - best))
 
 
 class Around:
