@@ -1,4 +1,4 @@
-"""Whole clients hidden, by how many they are: the table of docs/privacy.md.
+"""Whole clients hidden, by how many they are: the table of docs/privacy_why.md.
 
 Tables of the first four kinds of ``scripts/synthetic_tables.py``, other draws than those that the
 settings were made from, of 14 columns and an intercept, dealt to clients of 20 rows. For every

@@ -1,4 +1,4 @@
-"""The server's ENS under Laplace noise, by its c: of docs/privacy.md.
+"""The server's ENS under Laplace noise, by its c: of docs/privacy_why.md.
 
 Left of the figure what theory says, for many clients; in the middle simulated noise, for few; right
 Adult, by the plan's settings, with common random numbers for every c, beside what the plan says of

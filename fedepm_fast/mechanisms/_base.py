@@ -89,7 +89,7 @@ MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", __package__)
 class Mechanism:
     """What the private mechanisms have in common.
 
-    A mechanism is a frozen dataclass derived from this one with a `name`, a `law`, and the three
+    A mechanism is a frozen dataclass derived from this one with a `name`, a `law`, and the four
     methods that have no body here. Its definition enters it in `MECHANISMS` under its name. Runs
     with a user's own have no guarantee, for nobody has checked its account.
 
