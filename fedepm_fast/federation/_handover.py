@@ -28,9 +28,9 @@ def settle(mechanism: Mechanism, uploads: int, after: Path | None, to: Path) -> 
     ValueError
         Naming the argument `after`: as `handed_over`, or if nothing is left. It is not closed then.
     """
-    whole = multiplier = float(mechanism.noise_multipliers(np.array([uploads]))[0])
+    whole = z = float(mechanism.noise_multipliers(np.array([uploads]))[0])
     if after is None:
-        return {"after": "", "before": Account().describe(), "multiplier": multiplier}
+        return {"after": "", "before": Account().describe(), "multiplier": z}
     with handed_over("after", after, to) as spent:
         if spent.spent and mechanism.neighbours != "record" == spent.neighbours:
             raise ArgumentValueError(
@@ -39,14 +39,14 @@ def settle(mechanism: Mechanism, uploads: int, after: Path | None, to: Path) -> 
             )
         if (most := mechanism.total_epsilon) is not None:
             delta, method = how(mechanism)
-            multiplier = spent.multiplier(mechanism.law.name, uploads, most, delta, method=method)
-        if whole < _LEAST * multiplier:
+            z = spent.multiplier(mechanism.law.name, uploads, most, delta, method=method)
+        if whole < _LEAST * z:
             raise ArgumentValueError(
                 "after",
                 f"must leave something of total_epsilon = {most:g} at delta = {delta:g}, got a "
                 f"ledger that has spent {at_least(spent.epsilon(delta, method=method))}",
             )
-    return {"after": str(after), "before": spent.describe(), "multiplier": multiplier}
+    return {"after": str(after), "before": spent.describe(), "multiplier": z}
 
 
 def how(mechanism: Mechanism) -> tuple[float, str]:
@@ -101,13 +101,27 @@ def ledger_account(path: str | os.PathLike[str]) -> Account:
 def account(ledger: Ledger, entry: Entry) -> Account:
     """What the client of a ledger that was read has spent in all."""
     return before(ledger) + Account.of(
-        recorded(ledger.settings["mechanism"]), ledger.settings["multiplier"], entry.uploads
+        recorded(ledger.settings["mechanism"]), multiplier(ledger), entry.uploads
     )
 
 
 def before(ledger: Ledger) -> Account:
     """What was spent before a ledger that was read."""
-    return Account.from_record(ledger.settings["before"])
+    return Account.from_record(_terms(ledger)["before"])
+
+
+def multiplier(ledger: Ledger) -> float:
+    """Of the noise of a ledger that was read."""
+    return float(_terms(ledger)["multiplier"])
+
+
+def _terms(ledger: Ledger) -> dict[str, Any]:
+    """What `settle` settled, and did in earlier versions, whose ledgers do not tell."""
+    told = ledger.settings
+    if "multiplier" in told:
+        return told
+    mechanism = recorded(told["mechanism"])
+    return settle(mechanism, mechanism.moments + told["uploads"], None, ledger.path)
 
 
 def _existing(name: str, path: Path) -> Ledger:

@@ -15,15 +15,12 @@ from .._common.extras import require
 from .._common.validation import check_array, check_int
 from ..algorithms import FedEPM
 from ..data import FederatedData
-from ..mechanisms import (
-    Account,
-    check_coordinates,
-)
+from ..mechanisms import Account, check_coordinates
 from ..objectives import Objective
 from ..private_runs import check_objective, check_run
 from ..runner import make_problem
 from ._checks import check_point, resolve
-from ._handover import account, before, how, settle
+from ._handover import account, before, how, multiplier, settle
 from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
 from ._private_rows import PrivateRows
 
@@ -156,7 +153,7 @@ class PrivateClient:
         self._ledger = Ledger(
             to, budget, problem.n_parameters, lambda: settle(mechanism, self._planned, earlier, to)
         )
-        self._rows.multiplier = self._ledger.settings["multiplier"]
+        self._rows.multiplier = multiplier(self._ledger)
 
     @property
     def spent(self) -> Spent:

@@ -124,6 +124,27 @@ def test_a_closed_ledger_repeats_its_last_upload_and_makes_none(tmp_path):
         client(tmp_path / "1", after=tmp_path / "3")
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_ledgers_of_earlier_versions_go_on(law, tmp_path):
+    new = client(tmp_path / "0", law)
+    train(new, 3)
+    spent = new.spent
+    # They told neither the noise nor what was spent before, which was nothing.
+    ledger = Ledger(tmp_path / "0", {})
+    with ledger.locked():
+        entry = ledger.read()
+        for name in ("after", "before", "multiplier"):
+            del ledger.settings[name]
+        ledger._write(entry)
+    old = client(tmp_path / "0", law)
+    assert old._rows.multiplier == new._rows.multiplier and old.spent == spent
+    assert ledger_account(tmp_path / "0") == old.account == Account.of(
+        old._mechanism, old._rows.multiplier, 3
+    )  # fmt: skip
+    old.train(np.zeros(N), 3)
+    assert client(tmp_path / "1", law, after=tmp_path / "0").account == old.account
+
+
 def test_a_ledger_that_is_there_follows_none_later(tmp_path):
     for name in "01":
         client(tmp_path / name).train(np.zeros(N), 0)
