@@ -39,8 +39,9 @@ Array = NDArray[np.float64]
 _PUBLIC = (
     "the names, bounds, means, deviations and levels of the columns, as declared",
     "the values of the label and the clients' names",
-    "which rows have a label",
 )
+#: The same by what neighbours differ in.
+_LABELLED = {"record": "which rows have a label", "client": "which clients have a row with a label"}
 _NO_ERRORS = (
     "a private fit releases no curvature and no residual, which they would be made of, and its "
     "coefficients vary by the noise too"
@@ -147,8 +148,11 @@ def private_model(
     if prepared.intercept:
         w[:, -1] += told.center
     moments = packed_size(len(back)) if planned.mechanism.moments else 0
+    whole = planned.mechanism.neighbours == "client"
+    # Those whose sizes are hidden all count alike.
+    alike = "equal" if whole else asked.get("client_weight", "size")
     training = {
-        "client_weight": asked.get("client_weight", "size"), "beta": beta, "class_weight": None,
+        "client_weight": alike, "beta": beta, "class_weight": None,
         "weighted": False, "participation": planned.algorithm.participation, "seed": None,
         "rounds": result.rounds, "max_rounds": planned.rounds, "gradient_norm": None, "tol": None,
         "converged": None, "unbounded": [], "holdout": 0.0,
@@ -157,7 +161,6 @@ def private_model(
         "sent": {"preparation": moments, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(privacy, planned, prepared, back @ own, loss.n_outputs, told.unit),
     }  # fmt: skip
-    whole = planned.mechanism.neighbours == "client"
     if whole:  # whose sizes are hidden with their rows
         sizes = np.zeros_like(sizes)
     clients = tuple(
@@ -208,10 +211,7 @@ def _privacy(
         noise *= math.sqrt(2.0)  # each class is told against the first
     return kept | {
         "mechanism": planned.mechanism.name,
-        "public": [
-            *kept["public"],
-            *_PUBLIC[: 2 if planned.mechanism.neighbours == "client" else 3],
-        ],
+        "public": [*kept["public"], *_PUBLIC, _LABELLED[planned.mechanism.neighbours]],
         "expected_rise": planned.rise * unit**2,
         "noise": dict(zip(prepared.feature_names, noise.tolist(), strict=True)),
     }

@@ -119,7 +119,7 @@ def _objective(model: Model) -> str:
 def _fit(model: Model) -> str:
     how = model.training
     if "privacy" in how:
-        return f"{how['rounds']} rounds, which epsilon, rows and columns gave"
+        return f"{how['rounds']} rounds, which public numbers gave"
     done = "converged" if how["converged"] else "not converged"
     if how["unbounded"]:
         done = "no finite optimum, ended"

@@ -243,6 +243,8 @@ def test_whole_clients_are_hidden_with_their_sizes():
     assert told[0] == told[1]
     privacy = models[0].training["privacy"]
     assert privacy["client_sizes"] == [] and "which rows have a label" not in privacy["public"]
+    assert "which clients have a row with a label" in privacy["public"]  # others are left out
+    assert "all clients count alike" in str(models[0])
     assert "for all records of a client together" in privacy["guarantee"]
     assert "of 60 clients, whose sizes are private" in " ".join(str(models[0]).split())
     assert models[0].score(TABLE) > 0.6
