@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from .._common.text import pairs
+from ..guarantees import OWN_MECHANISM
 from ._settings import level_for_clients
 
 if TYPE_CHECKING:
@@ -57,9 +58,11 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
     against = ""
     if _summed(plan):
         trusted = f"secure sums, and {100 * plan.honest:g} % of the clients"
+        trusted += " of each" * (algorithm.participation < 1)
         against = ", against a server that sees secure sums only"
+    guarantee = mechanism.guarantee(mechanism.total_epsilon) + against
     found = [
-        ("privacy guarantee", mechanism.guarantee(mechanism.total_epsilon) + against),
+        ("privacy guarantee", guarantee if mechanism.is_checked() else OWN_MECHANISM),
         ("trusted", trusted),
         ("released", rounds),
         ("noise", noise),

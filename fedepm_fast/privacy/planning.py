@@ -176,7 +176,9 @@ def plan(
     epsilon, releases = mechanism.total_epsilon, chosen.rounds + chosen.moments
     assert epsilon is not None
     share = mechanism.noise_multiplier(epsilon, releases) / mechanism.noise_multiplier(epsilon, 1)
-    each = upload * share * clip / unit / (1 if whole else eta)  # the noise of a round in x
+    # The noise of a round in x. Shorter steps where some take part have less, and bring it back as
+    # much more slowly.
+    each = upload * share * clip / unit / (1 if whole else chosen.theta * curvature)
     # Moves that are clipped hardly bring it back.
     left = 0.9 if whole else 1 - _pace(chosen)
     deviation = each * _of_average(left, chosen.rounds, chosen.kept)

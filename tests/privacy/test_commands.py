@@ -217,12 +217,15 @@ def test_a_plan_says_how_far_such_runs_went_on_synthetic_tables():
     own = made.settings._replace(rounds=7)
     assert plan(2.0, sizes, 10, settings=own).left is None
     assert plan(2.0, sizes, 10, objective="huber").left is None
+    assert plan(2.0, sizes, 10, participation=0.5).left is None
 
 
 def test_whom_a_plan_trusts():
     alone, summed = plan(0.5, [200] * 20, 10), plan(0.5, [200] * 20, 10, trust="secure-sum")
     assert "trusted            nobody: every client adds all of the noise" in str(alone)
     assert "trusted            secure sums, and 50 % of the clients" in str(summed)
+    some = plan(0.5, [200] * 20, 10, trust="secure-sum", participation=0.5)
+    assert "trusted            secure sums, and 50 % of the clients of each" in str(some)
     assert " server that sees secure sums only" in " ".join(str(summed).split())
     few = plan(0.1, [200] * 20, 10, trust="secure-sum")
     m = int(re.search(r"affordable +(\S+) clients", str(few))[1].replace(",", ""))

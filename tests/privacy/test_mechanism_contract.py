@@ -31,6 +31,8 @@ from fedepm_fast.federation.client import PrivateClient
 from fedepm_fast.guarantees import NO_GUARANTEE, OWN_MECHANISM, SHARED_SEED
 from fedepm_fast.kernels.philox import wrapping
 from fedepm_fast.mechanisms import MECHANISMS, Law, Mechanism, release
+from fedepm_fast.privacy import plan
+from fedepm_fast.privacy._settings import Settings
 from fedepm_fast.privacy.audit import Plan
 from fedepm_fast.randomness import NOISE, CounterRandomness
 
@@ -98,6 +100,15 @@ def data() -> FederatedData:
 
 def algorithm(name: str, **parameters: Any) -> FedEPM:
     return FedEPM(mechanism=of(name, **parameters), local_steps=3)
+
+
+def test_a_plan_states_no_guarantee_that_nobody_has_checked():
+    for name in MECHANISMS:
+        settings = Settings(0, 4, 2, 1.0, 0.5, 0.8, 1.0)
+        text = " ".join(str(plan(mechanism=of(name), client_sizes=[50] * 9, n_features=3,
+                                 settings=settings)).split())  # fmt: skip
+        assert (f"privacy guarantee {OWN_MECHANISM}" in text) == (name == LogisticMechanism.name)
+        assert ("epsilon <=" in text) == (name != LogisticMechanism.name)
 
 
 def test_those_that_are_there():
