@@ -2,8 +2,8 @@
 
 Independent and correlated columns, skewed amounts with indicators, and questionnaires, all
 standardised; categories of which some are rare, and questionnaires whose location and scale are
-only guessed, as declared ones are; with an intercept. Labels are those of a logistic model of some
-of the columns, or of all.
+only guessed, as declared ones are; with an intercept. Labels are those of a logistic, softmax or
+linear model of some of the columns, or of all.
 """
 
 from __future__ import annotations
@@ -32,19 +32,53 @@ def columns(kind: str, rows: int, p: int, rng: np.random.Generator) -> Array:
     return noise
 
 
-def table(kind: str, rows: int, p: int, rare: bool, seed: int) -> tuple[Array, Array]:
-    """Columns with an intercept, (rows, p + 1), and labels; `rare` ones are one in twenty."""
+def table(
+    kind: str, rows: int, p: int, rare: bool, seed: int, classes: int = 2
+) -> tuple[Array, Array]:
+    """Columns with an intercept, (rows, p + 1), and labels of so many classes, or reals for 1.
+
+    Of two, `rare` ones are one in twenty; of more, they are each rarer than the one before; reals
+    have skew noise. A half of these follow no linear law, but one that flattens in every column.
+    """
     rng = np.random.default_rng(seed)
     X = columns(kind, rows, p, rng)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     if kind == "levels":
         X[:, : p // 2] = levels(X[:, : p // 2], rng)
-    margin = X @ (rng.normal(size=p) * (np.arange(p) < max(2, 0.6 * p)))
-    margin *= rng.uniform(0.4, 1.8) / margin.std()
-    labels = rng.random(rows) < expit(margin + intercept(margin, rare, rng))
+    some = np.arange(p) < max(2, 0.6 * p)
+    if classes > 2:
+        labels = of_classes(X[:, some], classes, rare, rng)
+    else:
+        bent = classes == 1 and rng.random() < 0.5
+        law = np.sign(X) * np.log1p(4 * np.abs(X)) if bent else X
+        margin = law @ (rng.normal(size=p) * some)
+        margin *= rng.uniform(0.4, 1.8) / margin.std()
+        if classes == 2:
+            labels = rng.random(rows) < expit(margin + intercept(margin, rare, rng))
+        else:
+            labels = reals(margin, rare, kind == "guessed", rng)
     if kind == "guessed":
         X = X * rng.uniform(0.3, 1.2, p) + rng.uniform(-0.8, 0.8, p)
     return np.column_stack([X, np.ones(rows)]), labels.astype(float)
+
+
+def of_classes(X: Array, classes: int, rare: bool, rng: np.random.Generator) -> Array:
+    """Classes by a softmax, hard to tell apart or easy."""
+    margins = X @ rng.normal(size=(X.shape[1], classes))
+    margins *= rng.uniform(0.4, 4.0) / margins.std()
+    margins -= rng.uniform(0.0, 0.7 if rare else 0.2) * np.arange(classes)
+    return (margins + rng.gumbel(size=margins.shape)).argmax(axis=1)
+
+
+def reals(margin: Array, rare: bool, guessed: bool, rng: np.random.Generator) -> Array:
+    """The margin and noise of deviation 1, standardised, or nearly so by a guess."""
+    noise = rng.normal(size=len(margin))
+    if rare:
+        noise = rng.exponential(size=len(margin)) ** 1.5
+        noise /= noise.std()
+    labels = margin + noise
+    labels = (labels - labels.mean()) / labels.std()
+    return labels * rng.uniform(0.5, 1.3) + rng.uniform(-0.5, 0.5) if guessed else labels
 
 
 def levels(X: Array, rng: np.random.Generator) -> Array:

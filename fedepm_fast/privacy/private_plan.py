@@ -94,10 +94,10 @@ class PrivatePlan:
     def left(self) -> tuple[float, float] | None:
         """Share of the way from w = 0 to the optimum that such runs left on synthetic tables of two
         classes, noise, clipping and rounds together, in the mean and in the worst tenth; None where
-        nobody tried: for regressions, whole clients, rounds of some of the clients and settings of
-        one's own."""
+        nobody tried: for regressions, a softmax, whole clients, rounds of some of the clients and
+        settings of one's own."""
         order = self.mechanism.order
-        tried = self.objective.task != "regression" and self.mechanism.neighbours == "record"
+        tried = self.objective.task == "classification" and self.mechanism.neighbours == "record"
         tried &= self.algorithm.participation == 1
         if not tried or self.settings != settings_for(order, self.level):
             return None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import fedepm
 
-from fedepm_fast import Result, datasets
+from fedepm_fast import Multinomial, Result, datasets
 from fedepm_fast.data import standardised
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
 from fedepm_fast.privacy._settings import left_of
@@ -218,6 +218,7 @@ def test_a_plan_says_how_far_such_runs_went_on_synthetic_tables():
     assert plan(2.0, sizes, 10, settings=own).left is None
     assert plan(2.0, sizes, 10, objective="huber").left is None
     assert plan(2.0, sizes, 10, participation=0.5).left is None
+    assert plan(2.0, sizes, 10, objective=Multinomial(0.0, classes=3), delta=0.0).left is None
 
 
 def test_whom_a_plan_trusts():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,7 +12,7 @@ from fedepm_fast import FedEPM, FederatedData, Huber, Logistic, Problem, run
 from fedepm_fast.losses import LeastSquares, Multinomial
 from fedepm_fast.mechanisms import upload_sensitivity
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, gaussian_noise_multiplier, plan
-from fedepm_fast.privacy._settings import BEST, settings_for
+from fedepm_fast.privacy._settings import BEST, OF_CLASSES, OF_RESIDUALS, settings_for
 
 SECRET = 987654321987
 SIZES = np.array([3000, 900, 300, 1800])
@@ -90,13 +91,19 @@ def test_equal_clients_that_are_small_make_more_noise():
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_a_table_has_settings_for_any_noise(order):
-    levels, rows = zip(*BEST[order], strict=True)
+@pytest.mark.parametrize("of, given", [
+    (BEST, {}), (OF_CLASSES, {"classes": 3}), (OF_RESIDUALS, {"of_residuals": True})
+])  # fmt: skip
+def test_a_table_has_settings_for_any_noise(of, given, order):
+    levels, rows = zip(*of[order], strict=True)
     assert list(levels) == sorted(levels) and math.isinf(levels[-1])
     assert all(1 <= row.kept <= row.rounds and row.moments >= 0 for row in rows)
     assert all(min(row.theta, row.clip, row.radius, row.floor) > 0 for row in rows)
-    assert settings_for(order, levels[0]) == rows[0] == settings_for(order, 0.0)
-    assert settings_for(order, 1e9) == rows[-1]
+    # Of less noise no less is spent on the way, and records count no less.
+    for less, more in itertools.pairwise(rows):
+        assert less.moments >= more.moments and less.clip >= more.clip
+    assert settings_for(order, levels[0], **given) == rows[0] == settings_for(order, 0.0, **given)
+    assert settings_for(order, 1e9, **given) == rows[-1]
 
 
 @LAWS
@@ -175,8 +182,10 @@ def test_classes_share_coordinates_that_whitening_gives_them():
     given = {"client_sizes": sizes, "n_features": 21, "objective": Multinomial(0.0, classes=5)}
     found = plan(5.0, **given)
     assert 0.1 < found.level < 0.5 and found.settings == settings_for(2, found.level, classes=5)
-    accuracies = []
-    for settings in (found.settings, settings_for(2, found.level)):
-        x = plan(5.0, **given, settings=settings).run(data, seed=SECRET).x
-        accuracies.append(np.mean((A @ x.reshape(5, -1).T).argmax(1) == labels))
-    assert accuracies[0] > accuracies[1] + 0.02
+    problem = Problem(data, given["objective"])
+    start = problem.total_value(np.zeros(5 * 21))
+    own, two = (
+        start - problem.total_value(plan(5.0, **given, settings=s).run(data, seed=SECRET).x)
+        for s in (found.settings, settings_for(2, found.level))
+    )
+    assert own > 1.15 * two > 0
