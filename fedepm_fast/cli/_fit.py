@@ -143,6 +143,14 @@ def fit(
             metavar="FILE",
         ),
     ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="With --total-epsilon: the values of the label, known to everyone.",
+            show_default="those of the rows, then taken as public",
+            metavar="A,B,...",
+        ),
+    ] = None,
     label_bounds: Annotated[
         str | None,
         typer.Option(
@@ -218,6 +226,7 @@ def fit(
             class_weight=class_weight, participation=participation, preparation=prepared,
             holdout=holdout, seed=seed, max_rounds=max_rounds, tol=tol, start=begun,
             callback=rounds, total_epsilon=total_epsilon, delta=privacy_delta,
+            classes=None if classes is None else classes.split(","),
             label_bounds=_bounds(label_bounds), trust=trust, honest=honest,
             neighbours=neighbours,
         )  # fmt: skip

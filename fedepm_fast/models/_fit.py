@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -65,6 +65,7 @@ def fit(
     callback: Callable[[Any], Any] | None = None,
     total_epsilon: float | None = None,
     delta: float | None = None,
+    classes: Sequence[Any] | None = None,
     label_bounds: tuple[float, float] | None = None,
     trust: str | None = None,
     honest: float | None = None,
@@ -136,6 +137,9 @@ def fit(
     delta : float, optional
         With `total_epsilon`, in [0, 1), 1e-6 by default: Gaussian noise; 0 takes Laplace noise,
         whose guarantee is pure.
+    classes : sequence, optional
+        With `total_epsilon`: the values of the label, known to everyone. By default they are those
+        that rows have, which are taken as public then, and the guarantee says so.
     label_bounds : tuple of float, optional
         With `total_epsilon`, for a regression: the least and the largest label that there can be,
         known to everyone, to which labels are clipped.
@@ -168,7 +172,7 @@ def fit(
     holdout = check_real("holdout", holdout, low=0.0, high=0.9)
     private = total_epsilon is not None
     asked = {"delta": delta, "trust": trust, "honest": honest, "neighbours": neighbours}
-    for name, given in (*asked.items(), ("label_bounds", label_bounds)):
+    for name, given in (*asked.items(), ("classes", classes), ("label_bounds", label_bounds)):
         if given is not None and not private:
             raise ArgumentValueError(name, "needs total_epsilon")
     if not private and preparation is not None and not isinstance(preparation, Preparation):
@@ -183,7 +187,7 @@ def fit(
         positive = positive.lower() if isinstance(positive, str) else positive
     if clients is not None:
         rows = _dealt(rows, clients, client, seed)
-    loss = objective_for(rows.label, task, objective)
+    loss = objective_for(rows.label, task, objective, classes)
     if private:
         from ._private import fit_private
 
@@ -196,8 +200,8 @@ def fit(
             "participation": participation,
         }  # fmt: skip
         return fit_private(
-            rows, loss, positive, preparation, asked, beta, refused, label_bounds=label_bounds,
-            callback=callback,
+            rows, loss, positive, preparation, asked, beta, refused, classes=classes,
+            label_bounds=label_bounds, callback=callback,
         )  # fmt: skip
     assert not isinstance(preparation, Prepared)
     classes = classes_of(rows.label, loss, positive)

@@ -24,7 +24,7 @@ from ..data import FederatedData
 from ..losses import Objective
 from ..losses.huber import Huber
 from ..mechanisms import packed_size
-from ..preparation import Prepared
+from ..preparation import PreparationWarning, Prepared
 from ..privacy.planning import plan
 from ..privacy.private_plan import PrivatePlan
 from ..result import DivergenceWarning
@@ -38,9 +38,13 @@ Array = NDArray[np.float64]
 #: What is public in a fit, beside what every guarantee takes as public.
 _PUBLIC = (
     "the names, bounds, means, deviations and levels of the columns, as declared",
-    "the values of the label and the clients' names",
+    "the values of the label, {}, and the clients' names",
 )
-#: The same by what neighbours differ in.
+#: Whose those are, by whether they are declared.
+_VALUES = ("as the rows have them", "as declared")
+#: Values of a label that nobody need declare.
+_KNOWN = ((False, True), (True, False), (0, 1), (1, 0))
+#: What is public by what neighbours differ in.
 _LABELLED = {"record": "which rows have a label", "client": "which clients have a row with a label"}
 _NO_ERRORS = (
     "a private fit releases no curvature and no residual, which they would be made of, and its "
@@ -57,6 +61,7 @@ def fit_private(
     beta: Any,
     refused: Mapping[str, bool],
     *,
+    classes: Any = None,
     label_bounds: Any = None,
     callback: Any = None,
 ) -> Model:
@@ -79,15 +84,15 @@ def fit_private(
             "must be Preparation.public(columns) for a private fit, for what is learned from "
             f"rows is not private, got {type(preparation).__name__}",
         )
-    classes = classes_of(rows.label, objective, positive)
-    labels = coded(rows.label, classes)
+    found = classes_of(rows.label, objective, positive, classes)
+    labels = coded(rows.label, found)
     known = ~np.isnan(labels)
     if not known.any():
         raise ArgumentValueError("label", f"{rows.label.name!r} must not be missing in every row")
     rows, labels = rows.take(known), labels[known]
     return private_model(
-        rows, labels, objective, classes, preparation, asked, beta, label_bounds=label_bounds,
-        callback=callback, level=3,
+        rows, labels, objective, found, preparation, asked, beta, label_bounds=label_bounds,
+        declared=classes is not None or found in _KNOWN, callback=callback, level=3,
     )[0]  # fmt: skip
 
 
@@ -101,6 +106,7 @@ def private_model(
     beta: Any = 0.0,
     *,
     label_bounds: Any = None,
+    declared: bool = True,
     raw_penalty: bool = False,
     seed: int | None = None,
     callback: Any = None,
@@ -109,7 +115,8 @@ def private_model(
     """A model of rows whose labels are coded, and its plan.
 
     `asked` are arguments of `plan`; with `raw_penalty` the penalty is that of coefficients in the
-    units of the table. `seed` is of the noise, `level` of warnings.
+    units of the table. Whether the values of the label are `declared` or are those of the rows, is
+    said. `seed` is of the noise, `level` of warnings.
     """
     order = np.argsort(rows.clients, kind="stable")
     rows, labels = rows.take(order), labels[order]
@@ -128,7 +135,12 @@ def private_model(
     note = planned.warning
     if note:
         warnings.warn(note, ModelWarning, stacklevel=level + 1)
-    features = np.asarray(prepared.transform(rows.table)) @ back
+    with warnings.catch_warnings(record=True) as told_of_cells:
+        warnings.simplefilter("always", PreparationWarning)
+        features = np.asarray(prepared.transform(rows.table)) @ back
+    for each in told_of_cells:
+        text = f"{each.message} (to whom the rows are known: this is not released)"
+        warnings.warn(text, PreparationWarning, stacklevel=level + 1)
     data = FederatedData(
         features, told.scaled(labels), sizes, feature_names=prepared.feature_names,
         client_names=tuple(names),
@@ -159,7 +171,9 @@ def private_model(
         **({"penalised": "raw"} if raw_penalty else {}),
         "read": rows.table.note.get("read", {}),
         "sent": {"preparation": moments, "rounds": w.size * result.rounds, "inference": 0},
-        "privacy": _privacy(privacy, planned, prepared, back @ own, loss.n_outputs, told.unit),
+        "privacy": _privacy(
+            privacy, planned, prepared, back @ own, loss.n_outputs, told.unit, declared
+        ),
     }  # fmt: skip
     if whole:  # whose sizes are hidden with their rows
         sizes = np.zeros_like(sizes)
@@ -202,6 +216,7 @@ def _privacy(
     back: Array,
     outputs: int,
     unit: float,
+    declared: bool,
 ) -> dict[str, Any]:
     """The guarantee, what it takes as public, and the noise in the coefficients."""
     left_out = ("not_private", "coordinates")
@@ -211,7 +226,11 @@ def _privacy(
         noise *= math.sqrt(2.0)  # each class is told against the first
     return kept | {
         "mechanism": planned.mechanism.name,
-        "public": [*kept["public"], *_PUBLIC, _LABELLED[planned.mechanism.neighbours]],
+        "public": [
+            *kept["public"],
+            *(text.format(_VALUES[declared]) for text in _PUBLIC),
+            _LABELLED[planned.mechanism.neighbours],
+        ],
         "expected_rise": planned.rise * unit**2,
         "noise": dict(zip(prepared.feature_names, noise.tolist(), strict=True)),
     }

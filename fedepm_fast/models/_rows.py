@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.validation import ArgumentValueError, check_array, check_choice, check_int
+from .._common.validation import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    check_array,
+    check_choice,
+    check_int,
+)
 from ..losses import OBJECTIVES, Objective, as_objective
 from ..preparation import Table, as_table
 from ..preparation._columns import Column, level_text, without_case
@@ -203,8 +210,10 @@ def with_label_in(rows: Rows, ignore_case: bool) -> Rows:
 # Labels --------------------------------------------------------------------------------------
 
 
-def objective_for(label: Column, task: str | None, objective: Any) -> Objective:
-    """The loss that suits the labels, unless one is asked for.
+def objective_for(
+    label: Column, task: str | None, objective: Any, declared: Any = None
+) -> Objective:
+    """The loss that suits the labels, or the classes that are `declared`, unless one is asked for.
 
     Raises
     ------
@@ -222,6 +231,8 @@ def objective_for(label: Column, task: str | None, objective: Any) -> Objective:
                 "task", f"must be {chosen.task!r} for the objective {chosen.name!r}, got {task!r}"
             )
         return chosen
+    if declared is not None and task is None:
+        task = "classification" if len(declared_classes(declared)) == 2 else "multiclass"
     return as_objective(_DEFAULTS[task or _task_of(label)])
 
 
@@ -266,8 +277,12 @@ def _levels_of_numbers(label: Column) -> tuple[Levels, dict[str, float]]:
     return levels, {str(text): float(value) for text, value in zip(texts, values, strict=True)}
 
 
-def classes_of(label: Column, objective: Objective, positive: Any = None) -> tuple[Any, ...] | None:
+def classes_of(
+    label: Column, objective: Objective, positive: Any = None, declared: Any = None
+) -> tuple[Any, ...] | None:
     """The values of a label as classes, in the order of their codes; None for numbers.
+
+    They are those that rows have, or those that are `declared`.
 
     Raises
     ------
@@ -277,8 +292,10 @@ def classes_of(label: Column, objective: Objective, positive: Any = None) -> tup
     if objective.task == "regression":
         if positive is not None:
             raise ArgumentValueError("positive", "is for classes, not for a regression")
+        if declared is not None:
+            raise ArgumentValueError("classes", "is for classes, not for a regression")
         return None
-    found = _levels_held(label)
+    found = _levels_held(label) if declared is None else declared_classes(declared)
     two = objective.task == "classification"
     if len(found) != 2 and (two or len(found) < 2):
         shown = ", ".join(found[:5]) + ", ..." * (len(found) > 5)
@@ -295,6 +312,22 @@ def classes_of(label: Column, objective: Objective, positive: Any = None) -> tup
             )
         found.sort(key=lambda name: name == level_text(positive))
     return tuple(_plain(name, label.kind) for name in found)
+
+
+def declared_classes(classes: Any) -> list[str]:
+    """Values of a label that are declared, as text, in the order given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming `classes`.
+    """
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        raise ArgumentTypeError("classes", f"must be a sequence of values, got {classes!r}")
+    found = [str(level_text(value)) for value in classes]
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise ArgumentValueError("classes", f"must be two different values or more, got {found}")
+    return found
 
 
 def _plain(name: str, kind: str) -> Any:

@@ -74,10 +74,11 @@ def codes_of(
 def _unseen(rule: ColumnRule, counts: Mapping[str, int], rest: str | None) -> str:
     """What is said of levels that were not there in training."""
     cells = sum(counts.values())
+    where = "declared" if rule.declared else "there in training"
     named = ", ".join(map(repr, sorted(counts)[:_NAMED])) + ", ..." * (len(counts) > _NAMED)
     return (
         f"column {rule.name!r} has {cells} {'cell' if cells == 1 else 'cells'} of levels that were "
-        f"not there in training, {named}: {rest!r} stands for them"
+        f"not {where}, {named}: {rest!r} stands for them"
     )
 
 

@@ -25,6 +25,9 @@ from .secure_sum import TRUSTED
 
 Array = NDArray[np.float64]
 
+#: The mean square of an intercept in second moments below which rows are larger than planned.
+_HALF = 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class PrivatePlan:
@@ -138,6 +141,11 @@ class PrivatePlan:
         c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
         center = ens(values, c, weights)
         left = float(np.linalg.norm(shares * scales)) * noise_left(self.mechanism, weights, scales)
+        # Rows that are clipped by a factor f count f^2 in the moments, which the intercept's own one
+        # tells, and more than that in the rounds: were most of them far larger than columns of a
+        # root mean square of 1 make them, the coordinates would have steps that are too long.
+        grown = max(1.0, _HALF / max(float(center[-1]), _HALF / 8)) ** 2
+        center, left = grown * center, grown * left
         back = coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)
         return _with_penalty(back, self.objective)
 

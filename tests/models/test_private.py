@@ -456,3 +456,30 @@ def test_the_command_refuses(capsys, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     code, _, err = fedepm(capsys, *asked, *options)
     assert code != 0 and message in " ".join(err.split()).replace("total_epsilon", "total-epsilon")
+
+
+def test_the_values_of_the_label_are_declared_or_said_to_be_the_rows(capsys, tmp_path):
+    seen = np.where(TABLE["ill"] == 1, "ill", "well")
+    given = {**TABLE, "ill": seen}
+    of_rows = "the values of the label, as the rows have them, and the clients' names"
+    declared = of_rows.replace("the rows have them", "declared")
+    assert of_rows in private(given).training["privacy"]["public"]
+    assert declared in private().training["privacy"]["public"]  # 0 and 1
+    model = private(given, classes=["well", "ill"], objective="logistic")
+    assert declared in model.training["privacy"]["public"] and model.classes == ("well", "ill")
+    # A value that no row has is a class all the same, and one more value is refused.
+    three = private(given, classes=["well", "ill", "dead"])
+    assert three.classes == ("well", "ill", "dead") and len(three.w) == 3
+    with pytest.raises(ValueError, match="'ill' must be one of the classes .* got 'ill'"):
+        private(given, classes=["well", "dead"])
+    for wrong, text in ((["well"], "two different values"), ("well,ill", "sequence of values")):
+        with pytest.raises((ValueError, TypeError), match=f"classes must be .*{text}"):
+            private(given, classes=wrong)
+    with pytest.raises(ValueError, match="classes needs total_epsilon"):
+        fit(given, "ill", "hospital", classes=["well", "ill"])
+
+
+def test_levels_that_were_not_declared_are_told_as_what_is_not_released():
+    given = {**TABLE, "smoker": np.where(TABLE["smoker"] == "ex", "former", TABLE["smoker"])}
+    with pytest.warns(UserWarning, match="not declared, 'former': .* this is not released"):
+        private(given)
