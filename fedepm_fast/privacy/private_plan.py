@@ -141,9 +141,9 @@ class PrivatePlan:
         c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
         center = ens(values, c, weights)
         left = float(np.linalg.norm(shares * scales)) * noise_left(self.mechanism, weights, scales)
-        # Rows that are clipped by a factor f count f^2 in the moments, which the intercept's own one
+        # Rows that are clipped by a factor f count f^2 in the moments, as the intercept's own one
         # tells, and more than that in the rounds: were most of them far larger than columns of a
-        # root mean square of 1 make them, the coordinates would have steps that are too long.
+        # root mean square of 1 make them, steps in these coordinates would be too long.
         grown = max(1.0, _HALF / max(float(center[-1]), _HALF / 8)) ** 2
         center, left = grown * center, grown * left
         back = coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)

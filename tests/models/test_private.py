@@ -470,7 +470,7 @@ def test_the_values_of_the_label_are_declared_or_said_to_be_the_rows(capsys, tmp
     # A value that no row has is a class all the same, and one more value is refused.
     three = private(given, classes=["well", "ill", "dead"])
     assert three.classes == ("well", "ill", "dead") and len(three.w) == 3
-    with pytest.raises(ValueError, match="'ill' must be one of the classes .* got 'ill'"):
+    with pytest.raises(ValueError, match=r"'ill' must be one of the classes .* got 'ill'"):
         private(given, classes=["well", "dead"])
     for wrong, text in ((["well"], "two different values"), ("well,ill", "sequence of values")):
         with pytest.raises((ValueError, TypeError), match=f"classes must be .*{text}"):
@@ -481,5 +481,5 @@ def test_the_values_of_the_label_are_declared_or_said_to_be_the_rows(capsys, tmp
 
 def test_levels_that_were_not_declared_are_told_as_what_is_not_released():
     given = {**TABLE, "smoker": np.where(TABLE["smoker"] == "ex", "former", TABLE["smoker"])}
-    with pytest.warns(UserWarning, match="not declared, 'former': .* this is not released"):
+    with pytest.warns(UserWarning, match=r"not declared, 'former': .* this is not released"):
         private(given)

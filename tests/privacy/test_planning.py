@@ -244,3 +244,17 @@ def test_a_loss_of_numbers_is_planned_by_its_bounds():
         plan(1.0, SIZES, 5, objective=given(curvature=2.0))
     with pytest.raises(ValueError, match="the objective 'scalar' must be given its curvature"):
         plan(1.0, SIZES, 5, objective=given(slope=80.0))
+
+
+def test_rows_far_larger_than_planned_do_not_make_steps_too_long():
+    """Columns whose mean is three of the deviations that they were declared to have."""
+    rng = np.random.default_rng(0)
+    sizes = np.full(20, 500)
+    A = np.column_stack([3.0 + 0.5 * rng.normal(size=(10_000, 8)), np.ones(10_000)])
+    labels = rng.random(10_000) < 1 / (1 + np.exp(-(A[:, :8] - 3.0) @ np.linspace(1, -1, 8)))
+    data = FederatedData(A, labels.astype(float), sizes)
+    planned = plan(2.0, sizes, 9)
+    assert planned.radius is not None
+    for seed in range(SEED, SEED + 5):
+        found = planned.run(data, seed=seed, public_scaling=True, engine="reference")
+        assert found.history["objective"][-1] / len(sizes) < math.log(2)
