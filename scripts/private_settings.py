@@ -8,7 +8,10 @@ bound; what is left with its settings, `LEFT`, is printed last. A run is that of
 computed as what their uploads add up to: the mean gradient of rows that are clipped and weigh less
 in proportion, and noise.
 
-    python scripts/private_settings.py --order 2 [--seeds 3] [--columns 15]
+With `--bounds` tables are only brought to [-2, 2] by the range of their columns, and the settings
+of the package compared by how many uploads are spent on the columns' means and variances before.
+
+    python scripts/private_settings.py --order 2 [--seeds 3] [--columns 15] [--bounds]
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ import math
 
 import numpy as np
 from scipy.special import expit
-from synthetic_tables import KINDS, Array, table
+from synthetic_tables import KINDS, Array, bounded, table
 
 from fedepm_fast import FederatedData, Logistic, Problem
+from fedepm_fast.mechanisms import Columns
 from fedepm_fast.privacy._settings import Settings, settings_for
 
 ROWS = 3000
@@ -56,9 +60,25 @@ def clipped(A: Array, bound: float, size: Array) -> tuple[Array, Array]:
     return A * factor[:, None], factor
 
 
-def coordinates(A: Array, s: Settings, order: int, level: float, rng: np.random.Generator) -> Array:
+def standardised(
+    A: Array, s: Settings, order: int, level: float, rng: np.random.Generator, spent: int
+) -> Array:
+    """The columns by means and variances under noise, for which so many uploads are spent."""
+    n, spends = A.shape[1], (s.rounds + s.moments + spent) / spent
+    ends = np.array([[-2.0] * (n - 1) + [1.0], [2.0] * (n - 1) + [1.0]])
+    columns = Columns(ends)
+    deviation = level / (2 * n) * math.sqrt(spends) * columns.move(2)
+    if order == 1:
+        deviation = level / (2 * n**1.5) * spends * columns.move(1)
+    noise = rng.normal(size=columns.size) * deviation
+    return A @ columns.standardising(columns.means(A) + noise, deviation)
+
+
+def coordinates(
+    A: Array, s: Settings, order: int, level: float, rng: np.random.Generator, spent: int = 0
+) -> Array:
     """From second moments under noise, as a mean over clients of the level has it."""
-    n, spends = A.shape[1], (s.rounds + s.moments) / s.moments
+    n, spends = A.shape[1], (s.rounds + s.moments + spent) / s.moments
     if order == 2:
         size, most = np.linalg.norm(A, axis=1), s.radius * math.sqrt(n)
         deviation = level / (2 * n) * math.sqrt(2 * spends) * most**2
@@ -77,13 +97,16 @@ def coordinates(A: Array, s: Settings, order: int, level: float, rng: np.random.
     return (V / np.sqrt(w)) @ V.T
 
 
-def model(A: Array, y: Array, s: Settings, order: int, level: float, seed: int) -> Array:
-    """The mean of the last points of a run."""
+def model(
+    A: Array, y: Array, s: Settings, order: int, level: float, seed: int, spent: int = 0
+) -> Array:
+    """Margins of the mean of the last points of a run."""
     rng, n = np.random.default_rng(seed), A.shape[1]
-    back = coordinates(A, s, order, level, rng) if s.moments else np.eye(n)
+    A = standardised(A, s, order, level, rng, spent) if spent else A
+    back = coordinates(A, s, order, level, rng, spent) if s.moments else np.eye(n)
     B = A @ back
-    whole, releases = (n, s.rounds + s.moments) if order == 1 else (math.sqrt(n), 0)
-    power = releases if order == 1 else math.sqrt(s.rounds + s.moments)
+    releases = s.rounds + s.moments + spent
+    whole, power = (n, releases) if order == 1 else (math.sqrt(n), math.sqrt(releases))
     B, factor = clipped(B, s.clip * whole, np.linalg.norm(B, order, axis=1))
     factor = np.maximum(factor, 2.0**-5)
     noise = rng.normal(size=(s.rounds, n)) * level / math.sqrt(n) * s.clip * power
@@ -92,19 +115,37 @@ def model(A: Array, y: Array, s: Settings, order: int, level: float, seed: int) 
         g = B.T @ (expit(B @ v / factor) - y) / len(y) + each
         v = v - g / (s.theta * CURVATURE)
         points.append(v)
-    return back @ np.mean(points[-s.kept :], axis=0)
+    return A @ (back @ np.mean(points[-s.kept :], axis=0))
 
 
-def left(A: Array, y: Array, asked: list[list[Settings]], order: int, seed: int) -> Array:
+def left(
+    A: Array, y: Array, asked: list[list[Settings]], order: int, seed: int, spent: int = 0
+) -> Array:
     """Share of the way that is left by the settings of each level, (levels, settings)."""
     best = Problem(FederatedData(A, y, [len(y)]), Logistic(beta=0.0)).optimum(method="newton").value
     found = []
     for q, (level, each) in enumerate(zip(LEVELS[order], asked, strict=True)):
-        points = np.array([model(A, y, s, order, level, 1000 * seed + q) for s in each])
-        margins = A @ points.T
+        margins = np.column_stack(
+            [model(A, y, s, order, level, 1000 * seed + q, spent) for s in each]
+        )
         values = (np.logaddexp(0, margins) - y[:, None] * margins).mean(axis=0)
         found.append((values - best) / (math.log(2) - best))
     return np.minimum(found, 1.5)
+
+
+def compare_columns(
+    tables: list[tuple[Array, Array]], chosen: list[list[Settings]], order: int
+) -> None:
+    """Print what is left by uploads spent on means and variances, where there are moments."""
+    uploads = (0, 1, 2, 4)
+    print(f"L{order}: level, share left (worst tenth) by uploads spent on columns: {uploads}")
+    shares = np.array(
+        [[left(*t, chosen, order, k, u) for k, t in enumerate(tables)] for u in uploads]
+    )[..., 0]
+    for q, level in enumerate(LEVELS[order]):
+        of = shares[:, :, q]
+        found = zip(of.mean(axis=1), np.quantile(of, 0.9, axis=1), strict=True)
+        print(f"{level:9.4f} ", *(f"{mean:.3f} ({worst:.3f})" for mean, worst in found), flush=True)
 
 
 def main() -> None:
@@ -112,12 +153,17 @@ def main() -> None:
     parser.add_argument("--order", type=int, choices=(1, 2), default=2, help="norm of the noise")
     parser.add_argument("--seeds", type=int, default=3, help="tables of a kind; each third is rare")
     parser.add_argument("--columns", type=int, default=15, help="the intercept among them")
+    parser.add_argument("--bounds", action="store_true", help="of which bounds alone are known")
     given = parser.parse_args()
     order, levels = given.order, LEVELS[given.order]
     tables = [
         table(kind, ROWS, given.columns - 1, seed % 3 == 2, 100 * seed + k)
         for k, kind in enumerate(KINDS) for seed in range(given.seeds)
     ]  # fmt: skip
+    chosen = [[settings_for(order, level)] for level in levels]
+    if given.bounds:
+        compare_columns([(bounded(A), y) for A, y in tables], chosen, order)
+        return
     tried = grid(order)
     shares = np.array([left(*t, [tried] * len(levels), order, k) for k, t in enumerate(tables)])
     print(f"L{order}, {given.columns} columns: level, share left (worst tenth) by the best")
@@ -125,7 +171,6 @@ def main() -> None:
         for k in np.argsort(shares[:, q].mean(axis=0))[:4]:
             mean, worst = shares[:, q, k].mean(), np.quantile(shares[:, q, k], 0.9)
             print(f"{level:9.4f} {mean:7.3f} ({worst:.3f})  {tuple(tried[k])}")
-    chosen = [[settings_for(order, level)] for level in levels]
     shares = np.array([left(*t, chosen, order, k) for k, t in enumerate(tables)])[:, :, 0]
     print("by the settings of the package")
     for q, level in enumerate(levels):

@@ -47,6 +47,12 @@ def table(kind: str, rows: int, p: int, rare: bool, seed: int) -> tuple[Array, A
     return np.column_stack([X, np.ones(rows)]), labels.astype(float)
 
 
+def bounded(A: Array) -> Array:
+    """A table of `table` with columns brought to [-2, 2] by their range, as bounds do."""
+    X = A[:, :-1] - A[:, :-1].min(axis=0)
+    return np.column_stack([4 * X / X.max(axis=0) - 2, A[:, -1]])
+
+
 def levels(X: Array, rng: np.random.Generator) -> Array:
     """Indicators of a level each, scaled as if all levels of its column were equally frequent."""
     found = np.empty_like(X)
