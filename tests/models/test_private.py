@@ -12,7 +12,7 @@ from commands import fedepm
 
 from fedepm_fast.losses import Huber, Logistic
 from fedepm_fast.models import Model, ModelWarning, evaluate, fit
-from fedepm_fast.models._declared import coordinates
+from fedepm_fast.models._declared import bounds_of, coordinates
 from fedepm_fast.models._private import after, private_model
 from fedepm_fast.models._rows import classes_of, coded, read_rows
 from fedepm_fast.preparation import Preparation
@@ -456,3 +456,27 @@ def test_the_command_refuses(capsys, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     code, _, err = fedepm(capsys, *asked, *options)
     assert code != 0 and message in " ".join(err.split()).replace("total_epsilon", "total-epsilon")
+
+
+def test_columns_of_which_bounds_alone_are_known_are_learned_first():
+    prepared = Preparation.public(
+        COLUMNS | {"smoker": {"levels": ["no", "yes", "ex"], "missing": True}}
+    )
+    back = coordinates(prepared)
+    low, high = bounds_of(prepared, back)
+    # Age within two quarters of its range; weight known; levels of four, a column each; urban.
+    assert (low[0], high[0]) == (-2, 2) and (low[1], high[1]) == (-np.inf, np.inf)
+    ends = (np.array([0, 1]) - 0.25) / math.sqrt(0.25 * 0.75)
+    np.testing.assert_allclose([low[2:5], high[2:5]], np.repeat(ends[:, None], 3, axis=1))
+    assert (low[5], high[5]) == (-1, 1) and (low[6], high[6]) == (1, 1)
+    # Without an intercept numbers are where they are.
+    alone = Preparation.public(COLUMNS, intercept=False)
+    low, high = bounds_of(alone, coordinates(alone))
+    np.testing.assert_allclose([low[2], high[2]], [0, 1 / math.sqrt(2 / 9)])
+    # A column whose values are few within its bounds is told apart by its coefficient's noise.
+    given = TABLE | {"age": 18 + TABLE["age"] / 50}
+    noise = private(given, epsilon=3.0).training["privacy"]["noise"]
+    assert noise["age"] > 10 * private(epsilon=3.0).training["privacy"]["noise"]["age"]
+    known = {"age": {"mean": 55, "sd": 12}, "weight": {"mean": 80, "sd": 12}}
+    model = private(preparation=Preparation.public(known))
+    assert model.training["sent"]["preparation"] == 6  # second moments, and no means
