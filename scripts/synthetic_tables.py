@@ -81,6 +81,12 @@ def reals(margin: Array, rare: bool, guessed: bool, rng: np.random.Generator) ->
     return labels * rng.uniform(0.5, 1.3) + rng.uniform(-0.5, 0.5) if guessed else labels
 
 
+def bounded(A: Array) -> Array:
+    """A table of `table` with columns brought to [-2, 2] by their range, as bounds do."""
+    X = A[:, :-1] - A[:, :-1].min(axis=0)
+    return np.column_stack([4 * X / X.max(axis=0) - 2, A[:, -1]])
+
+
 def levels(X: Array, rng: np.random.Generator) -> Array:
     """Indicators of a level each, scaled as if all levels of its column were equally frequent."""
     found = np.empty_like(X)

@@ -34,7 +34,7 @@ class PrivateServer(Server):
     Parameters
     ----------
     plan : PrivatePlan
-        With ``trust="clients"``.
+        With ``trust="clients"``, and without `bounds`.
     path : path-like, optional
         As of `Server`: the coordinates and the points that count outlive a kill, too.
     **options
@@ -53,6 +53,10 @@ class PrivateServer(Server):
             raise ArgumentValueError(
                 "plan",
                 f"must have trust='clients', whose uploads a server sees, got {plan.trust!r}",
+            )
+        if plan.columns is not None:
+            raise ArgumentValueError(
+                "plan", "must be without bounds: private clients send no means of columns"
             )
         self.plan = plan
         self._sent: dict[int, tuple[Array, float]] = {}

@@ -11,6 +11,7 @@ from .._common.parameters import parameters
 from .._common.validation import check_choice, check_parameters
 from ._account import Account, recorded
 from ._base import MECHANISMS, Law, Mechanism, at_least
+from ._columns import Columns
 from ._composition import Spending
 from ._moments import (
     check_coordinates,
@@ -69,6 +70,7 @@ __all__ = [
     "NOISE_SHARE",
     "SMALLEST_FACTOR",
     "Account",
+    "Columns",
     "GaussianMechanism",
     "LaplaceMechanism",
     "Law",

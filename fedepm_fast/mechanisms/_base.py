@@ -109,8 +109,8 @@ class Mechanism:
         computed from the data, so a run on such data is refused without this.
     moments : int
         The second moments of a client's rows are released once before the rounds, see
-        `client_moments`, with noise that spends as much as so many uploads; 0 if they are not.
-        They count in every account.
+        `client_moments`, with noise that spends as much as so many uploads, which every account
+        counts; 0 if they are not. Planned with bounds, one of these is for means and variances.
     neighbours : {"record", "client"}
         What is hidden: each record of a client, whose number of records is public; or all of its
         records together, their number too, of any loss.

@@ -85,6 +85,23 @@ def coordinates(prepared: Prepared) -> Array:
     return found
 
 
+def bounds_of(prepared: Prepared, back: Array) -> Array:
+    """Public bounds of columns in the coordinates `back`, as of `plan`: of numbers within bounds,
+    of levels and of what is missing; where a mean was declared there are none to learn from."""
+    rules = {rule.name: rule for rule in prepared.columns}
+    found = []
+    for feature in prepared.features:
+        rule, low = rules[feature.column], 0.0
+        if feature.part == "value":
+            within = rule.bounds is not None or rule.kind == "boolean"
+            low = -1.0 if within else -math.inf
+        found.append((low, 1.0 if low > -math.inf else math.inf))
+    low, high = np.array([*found, *[(1.0, 1.0)] * prepared.intercept]).T
+    scale, shift = np.diag(back), back[-1] if prepared.intercept else np.zeros(len(back))
+    shift = np.where(np.arange(len(back)) < len(prepared.features), shift, 0.0)
+    return np.array([low * scale + shift, high * scale + shift])
+
+
 def penalised(
     objective: Objective,
     prepared: Prepared,

@@ -28,7 +28,7 @@ from ..preparation import PreparationWarning, Prepared
 from ..privacy.planning import plan
 from ..privacy.private_plan import PrivatePlan
 from ..result import DivergenceWarning
-from ._declared import Labels, coordinates, in_units_of, labels_by, penalised
+from ._declared import Labels, bounds_of, coordinates, in_units_of, labels_by, penalised
 from ._inference import Inference
 from ._model import Model, ModelWarning
 from ._rows import Rows, classes_of, coded
@@ -130,8 +130,9 @@ def private_model(
     loss = penalised(objective, prepared, beta, classes, units if raw_penalty else None)
     given = {name: value for name, value in asked.items() if value is not None}
     planned = plan(
-        client_sizes=sizes, n_features=len(back), objective=in_units_of(loss, told.unit), **given
-    )
+        client_sizes=sizes, n_features=len(back), objective=in_units_of(loss, told.unit),
+        bounds=bounds_of(prepared, back), **given,
+    )  # fmt: skip
     note = planned.warning
     if note:
         warnings.warn(note, ModelWarning, stacklevel=level + 1)
@@ -159,7 +160,8 @@ def private_model(
     w = told.unit * result.x.reshape(shape) @ back.T
     if prepared.intercept:
         w[:, -1] += told.center
-    moments = packed_size(len(back)) if planned.mechanism.moments else 0
+    released = packed_size(len(back)) if planned.radius is not None else 0
+    released += planned.columns.size if planned.columns is not None else 0
     whole = planned.mechanism.neighbours == "client"
     # Those whose sizes are hidden all count alike.
     alike = "equal" if whole else asked.get("client_weight", "size")
@@ -170,7 +172,7 @@ def private_model(
         "converged": None, "unbounded": [], "holdout": 0.0,
         **({"penalised": "raw"} if raw_penalty else {}),
         "read": rows.table.note.get("read", {}),
-        "sent": {"preparation": moments, "rounds": w.size * result.rounds, "inference": 0},
+        "sent": {"preparation": released, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(
             privacy, planned, prepared, back @ own, loss.n_outputs, told.unit, declared
         ),

@@ -79,7 +79,7 @@ def facts(model: Model) -> list[tuple[str, str]]:
     if (privacy := how.get("privacy")) is not None:
         told = f"{sent['rounds']:,} numbers in the rounds, all with noise, and nothing else"
         if sent["preparation"]:
-            told = f"{sent['preparation']:,} numbers of second moments, {told}"
+            told = f"{sent['preparation']:,} numbers of means and second moments, {told}"
         return [*found, ("sent by a client", told), ("privacy", privacy["guarantee"])]
     found.append((
         "sent by a client",

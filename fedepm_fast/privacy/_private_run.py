@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from .._common.validation import ArgumentValueError
 from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData
-from ..mechanisms import simulate_moments
+from ..mechanisms import in_coordinates, simulate_moments
 from ..participation import clients_per_round
 from ..private_runs import check_run, fresh_seed, participations, problem_in
 from ..randomness import CounterRandomness
 from ..result import DivergenceWarning, Result
 from ..runner import make_problem, run
-from ._sum_run import moments_of_sum, sum_run
+from ._sum_run import columns_of_sum, moments_of_sum, sum_run
 
 if TYPE_CHECKING:
     from .private_plan import PrivatePlan
@@ -56,23 +56,31 @@ def private_run(
 
 
 def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
-    """What turns columns into those of the rounds, shape (p, p), from released second moments."""
+    """What turns columns into those of the rounds, shape (p, p), from what is released before."""
     mechanism, source = plan.mechanism, CounterRandomness(seed)
-    if plan.radius is None:
+    if not mechanism.moments:
         return plan.coordinates()
     # Each client's budget is split over its own rounds, which the selections tell, and these.
     releases = participations(plan.algorithm, data, source, plan.rounds)
-    each = [
-        mechanism.one_release(z, mechanism.moments) for z in mechanism.noise_multipliers(releases)
-    ]
+    upload = mechanism.noise_multipliers(releases)
+    m0 = clients_per_round(plan.algorithm.participation, data.n_clients)
+    summed: Any = {"clients": m0, "honest": plan.honest}
+    first = None
+    if plan.columns is not None:  # which spend as an upload
+        if plan.trust == "clients":
+            found = plan.columns.simulate(data, mechanism, upload, source)
+        else:
+            found = columns_of_sum(data, mechanism, plan.columns, upload.max(), source, **summed)
+        first = plan.standardising(*found)
+        data = in_coordinates(data, first)
+    if plan.radius is None:
+        return plan.coordinates(first=first)
+    each = [mechanism.one_release(z, plan.settings.moments) for z in upload]
     if plan.trust == "clients":
         found = simulate_moments(data, mechanism, plan.radius, each, source)
     else:
-        m0 = clients_per_round(plan.algorithm.participation, data.n_clients)
-        found = moments_of_sum(
-            data, mechanism, plan.radius, max(each), source, clients=m0, honest=plan.honest
-        )
-    return plan.coordinates(*found)
+        found = moments_of_sum(data, mechanism, plan.radius, max(each), source, **summed)
+    return plan.coordinates(*found, first)
 
 
 def _check(plan: PrivatePlan, data: FederatedData, public_scaling: bool) -> Any:

@@ -33,6 +33,10 @@ class Settings(NamedTuple):
     """Least eigenvalue of second moments, over the largest that their noise alone has."""
 
 
+#: Up to so much noise (sd) in the means of columns that bounds have brought to [-1, 1], of which
+#: they leave a deviation of about 1/2, these are worth an upload, and no more than one, by
+#: ``scripts/column_settings.py``.
+LARGEST_SPREAD = 0.2
 #: By the order of the norm: up to so much noise, the settings.
 BEST: dict[int, tuple[tuple[float, Settings], ...]] = {
     2: (
@@ -75,6 +79,21 @@ LEFT: dict[int, tuple[tuple[float, float, float], ...]] = {
         (0.0074, 0.013, 0.024), (0.013, 0.033, 0.058), (0.023, 0.092, 0.17), (0.042, 0.15, 0.28),
         (0.074, 0.2, 0.35), (0.13, 0.34, 0.47), (0.23, 0.43, 0.6), (0.42, 0.57, 0.88),
         (0.74, 0.72, 1.0), (1.5, 1.0, 1.0),
+    ),
+}  # fmt: skip
+
+#: `LEFT` where columns were brought to [-2, 2] by their range, and means and variances released.
+LEFT_WITHIN_BOUNDS: dict[int, tuple[tuple[float, float, float], ...]] = {
+    2: (
+        (0.0032, 0.001, 0.001), (0.0056, 0.002, 0.004), (0.01, 0.006, 0.009),
+        (0.018, 0.017, 0.032), (0.032, 0.04, 0.075), (0.056, 0.092, 0.14), (0.1, 0.28, 0.49),
+        (0.18, 0.47, 0.79), (0.32, 0.79, 1.0), (0.56, 1.0, 1.0),
+    ),
+    1: (
+        (0.0013, 0.001, 0.003), (0.0023, 0.004, 0.006), (0.0042, 0.008, 0.013),
+        (0.0074, 0.015, 0.028), (0.013, 0.033, 0.048), (0.023, 0.11, 0.14), (0.042, 0.26, 0.46),
+        (0.074, 0.31, 0.5), (0.13, 0.57, 1.0), (0.23, 0.68, 1.0), (0.42, 0.92, 1.0),
+        (0.74, 1.0, 1.0),
     ),
 }  # fmt: skip
 
@@ -141,9 +160,10 @@ def largest_residual(level: float) -> float:
     return min(max(0.11 * level**-0.35, 0.2), 1.5)
 
 
-def left_of(order: int, level: float) -> tuple[float, float]:
+def left_of(order: int, level: float, *, within_bounds: bool = False) -> tuple[float, float]:
     """What `LEFT` says of so much noise: in the mean, and in the worst tenth of tables."""
-    levels, mean, worst = np.array(LEFT[order]).T
+    table = LEFT_WITHIN_BOUNDS if within_bounds else LEFT
+    levels, mean, worst = np.array(table[order]).T
     place = np.log(level)
     return tuple(float(np.interp(place, np.log(levels), of)) for of in (mean, worst))  # type: ignore[return-value]
 

@@ -14,7 +14,14 @@ from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData
 from ..engine import Outcome
 from ..losses import Objective
-from ..mechanisms import Mechanism, PrivacyPlan, client_moments, clip_moves, moments_change
+from ..mechanisms import (
+    Columns,
+    Mechanism,
+    PrivacyPlan,
+    client_moments,
+    clip_moves,
+    moments_change,
+)
 from ..mechanisms._moments import packed_size
 from ..objectives import Problem
 from ..participation import clients_per_round, select
@@ -26,6 +33,9 @@ from ..stopping import MAX_ROUNDS, PRECISION, NoRule
 from .secure_sum import SecureSum, secure_sum
 
 Array = NDArray[np.float64]
+
+#: Number of the sum of columns, beyond those of rounds; that of second moments is 0.
+_COLUMNS = 1 << 40
 
 
 class Summed(Private):
@@ -85,6 +95,28 @@ def moments_of_sum(
     )
     found = sums.simulate(np.array(moments) * units[:, None], randomness, 0)
     return found[None] / units.sum(), np.array([sums.noise(m) / units.sum()])
+
+
+def columns_of_sum(
+    data: FederatedData,
+    mechanism: Mechanism,
+    columns: Columns,
+    multiplier: float,
+    randomness: CounterRandomness,
+    *,
+    clients: int,
+    honest: float,
+) -> tuple[Array, Array]:
+    """Means and mean squares of all rows, alike, in the form of `Columns.simulate`."""
+    units, m = mechanism.units(data.client_sizes), data.n_clients
+    total = float(units.sum())
+    means = np.array([columns.means(data.client(i)[0]) for i in range(m)])
+    sums = secure_sum(
+        float((columns.change(units, 2) * units).max()), multiplier, total, columns.size,
+        clients=clients, most=m, honest=honest,
+    )  # fmt: skip
+    found = sums.simulate(means * units[:, None], randomness, _COLUMNS)
+    return found[None] / total, np.array([sums.noise(m) / total])
 
 
 def sums_of_moments(

@@ -44,11 +44,11 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
         rounds += f" of {100 * algorithm.participation:g} % of the clients"
     if plan.kept > 1:
         rounds += f"; the model is the mean of the last {plan.kept} points"
-    if mechanism.moments:
-        rounds = (
-            f"second moments once, for as much as {_count(mechanism.moments, 'upload')}, then "
-            + rounds
-        )
+    if plan.radius is not None:
+        spent = _count(plan.settings.moments, "upload")
+        rounds = f"second moments once, for as much as {spent}, then {rounds}"
+    if plan.columns is not None:
+        rounds = f"means and variances of columns once, for as much as an upload, then {rounds}"
     noise = (
         f"{mechanism.name}, {'moves' if _whole(plan) else 'rows'} clipped to "
         f"{mechanism.clip:.3g} in L{mechanism.order}; about "

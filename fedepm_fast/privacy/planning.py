@@ -44,7 +44,7 @@ from ._settings import (
     short_of_clients,
 )
 from ._words import SIGNAL
-from .private_plan import PrivatePlan, curvature_of
+from .private_plan import PrivatePlan, columns_in, curvature_of, split_of, worth_it
 from .secure_sum import TRUSTED
 
 Array = NDArray[np.float64]
@@ -72,6 +72,7 @@ def plan(
     trust: str = TRUSTED[0],
     honest: float = 0.5,
     neighbours: str = "record",
+    bounds: ArrayLike | None = None,
 ) -> PrivatePlan:
     """Plan a private run: all of its settings, from public numbers.
 
@@ -109,6 +110,11 @@ def plan(
     neighbours : {"record", "client"}
         Whether each record of a client is hidden, or all of them together, see `Mechanism`: of any
         loss then, whose slope need not be bounded.
+    bounds : array_like of shape (2, n_features), optional
+        Public bounds of the columns, where location and scale were guessed from them alone: means
+        and variances are then released first, if noise leaves much of them, for as much as one
+        upload. Infinite for a column of which more is known, 1 and 1 for an intercept. Not for
+        `PrivateServer`; not used for whole clients, nor with Laplace noise and a delta.
 
     Returns
     -------
@@ -159,23 +165,26 @@ def plan(
         chosen = settings or settings_for(
             mechanism.order, level, of_residuals=isinstance(loss, Huber), classes=loss.n_outputs
         )
-    if settings is None and isinstance(mechanism, LaplaceMechanism) and mechanism.delta:
+    alone = isinstance(mechanism, LaplaceMechanism) and mechanism.delta > 0
+    if settings is None and alone:
         # Which accounts for no release of several uploads' worth; columns as they are curve more.
         chosen = chosen._replace(moments=0, theta=max(chosen.theta, 2.5))
+    columns = None if bounds is None else columns_in(bounds, n)
+    if columns and (whole or alone or not worth_it(columns, mechanism, chosen, upload / unit)):
+        columns = None
+    before = chosen.moments + (columns is not None)
     clip = chosen.clip * unit if mechanism.clip is None else mechanism.clip
     curvature = curvature_of(loss)
     # Uploads of earlier rounds are of earlier points, which shorter steps leave less far behind.
     eta = chosen.theta * (2 - rho) * curvature
     algorithm = FedEPM(
-        mechanism=dataclasses.replace(mechanism, clip=clip, moments=chosen.moments),
+        mechanism=dataclasses.replace(mechanism, clip=clip, moments=before),
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=rho, step="1",
         start="broadcast",
         aggregation=aggregation,
         noise_l1=noise_l1_for(mechanism, weights),
     )  # fmt: skip
-    epsilon, releases = mechanism.total_epsilon, chosen.rounds + chosen.moments
-    assert epsilon is not None
-    share = mechanism.noise_multiplier(epsilon, releases) / mechanism.noise_multiplier(epsilon, 1)
+    share = split_of(mechanism, chosen.rounds + before)
     # The noise of a round in x. Shorter steps where some take part have less, and bring it back as
     # much more slowly.
     each = upload * share * clip / unit / (1 if whole else chosen.theta * curvature)
@@ -187,7 +196,7 @@ def plan(
         rise = SIGNAL * short_of_clients(mechanism.order, level)
     return PrivatePlan(
         algorithm, math.ceil(chosen.rounds / rho), chosen, sizes.astype(np.int64), n, loss, level,
-        deviation, rise, trust, honest,
+        deviation, rise, trust, honest, columns,
     )  # fmt: skip
 
 

@@ -15,11 +15,11 @@ from ..algorithms.fedepm import BY_NOISE
 from ..callbacks import Callback
 from ..data import FederatedData
 from ..losses import Objective
-from ..mechanisms import Mechanism, coordinates
-from ..mechanisms._moments import size_of_ones
+from ..mechanisms import Columns, Mechanism, coordinates
+from ..mechanisms._moments import DEVIATION, size_of_ones
 from ..result import Result
 from ._location import noise_l1_for, noise_left
-from ._settings import Settings, left_of, settings_for
+from ._settings import LARGEST_SPREAD, Settings, left_of, settings_for
 from ._words import in_words, warning_of
 from .secure_sum import TRUSTED
 
@@ -57,6 +57,8 @@ class PrivatePlan:
         Whether every client trusts itself alone, or secure sums and the honest share of clients.
     honest : float
         That share, for ``trust="secure-sum"``.
+    columns : Columns, optional
+        Those whose means and variances are released before the second moments.
     """
 
     algorithm: FedEPM
@@ -70,6 +72,7 @@ class PrivatePlan:
     rise: float
     trust: str = TRUSTED[0]
     honest: float = 1.0
+    columns: Columns | None = None
 
     def __str__(self) -> str:
         """The guarantee, what is released, the noise, and what it is expected to cost."""
@@ -104,17 +107,27 @@ class PrivatePlan:
         tried &= self.algorithm.participation == 1
         if not tried or self.settings != settings_for(order, self.level):
             return None
-        return left_of(order, self.level)
+        return left_of(order, self.level, within_bounds=self.columns is not None)
 
     @property
     def radius(self) -> float | None:
         """Size to which rows are clipped in their second moments; None if these stay unreleased."""
-        if not self.mechanism.moments:
+        if not self.settings.moments:
             return None
         return self.settings.radius * size_of_ones(self.n_features, self.mechanism.order)
 
+    def standardising(self, values: ArrayLike, scales: ArrayLike) -> Array:
+        """What turns columns into those whose second moments are released, shape (p, p), from their
+        means and mean squares, as of `Columns.simulate`."""
+        assert self.columns is not None
+        center, left = self._center(values, scales)
+        return self.columns.standardising(center, left * DEVIATION[self.mechanism.order])
+
     def coordinates(
-        self, values: ArrayLike | None = None, scales: ArrayLike | None = None
+        self,
+        values: ArrayLike | None = None,
+        scales: ArrayLike | None = None,
+        first: ArrayLike | None = None,
     ) -> Array:
         """What turns columns into the coordinates of the rounds, from released second moments.
 
@@ -126,28 +139,36 @@ class PrivatePlan:
             What clients sent, see `client_moments`; nothing where `radius` is None.
         scales : array_like of shape (m,), optional
             Of the noise in them.
+        first : array_like of shape (p, p), optional
+            What the columns were multiplied by before, of `standardising`.
 
         Returns
         -------
         ndarray of shape (p, p)
             Rows of ``A @ back`` are what the rounds see, and ``back @ v`` is a point v in columns.
         """
+        first = np.eye(self.n_features) if first is None else np.asarray(first)
         if values is None or scales is None:
-            return _with_penalty(np.eye(self.n_features), self.objective)
-        scales = check_array("scales", scales, ndim=1)
-        weights = (1 / scales) ** BY_NOISE.get(str(self.algorithm.aggregation), 0.0)
-        shares = weights / weights.sum()
-        # As points are: where it is Laplace noise, ENS has less of it than the mean.
-        c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
-        center = ens(values, c, weights)
-        left = float(np.linalg.norm(shares * scales)) * noise_left(self.mechanism, weights, scales)
+            return _with_penalty(first, self.objective)
+        center, left = self._center(values, scales)
         # Rows that are clipped by a factor f count f^2 in the moments, as the intercept's own one
         # tells, and more than that in the rounds: were most of them far larger than columns of a
         # root mean square of 1 make them, steps in these coordinates would be too long.
         grown = max(1.0, _HALF / max(float(center[-1]), _HALF / 8)) ** 2
         center, left = grown * center, grown * left
         back = coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)
-        return _with_penalty(back, self.objective)
+        return _with_penalty(first @ back, self.objective)
+
+    def _center(self, values: ArrayLike, scales: ArrayLike) -> tuple[Array, float]:
+        """What clients sent (m, q) as one, and the scale of the noise that is left.
+
+        As points are: where it is Laplace noise, ENS has less of it than the mean."""
+        scales = check_array("scales", scales, ndim=1)
+        weights = (1 / scales) ** BY_NOISE.get(str(self.algorithm.aggregation), 0.0)
+        shares = weights / weights.sum()
+        c = noise_l1_for(self.mechanism, weights) * float(shares @ scales)
+        left = float(np.linalg.norm(shares * scales)) * noise_left(self.mechanism, weights, scales)
+        return np.asarray(ens(values, c, weights)), left
 
     def in_columns(self, points: ArrayLike, coordinates: ArrayLike) -> Array:
         """Points (..., n) of the rounds' coordinates, as `coordinates` gave them, in columns."""
@@ -222,3 +243,23 @@ def _with_penalty(back: Array, objective: Objective) -> Array:
     delta = np.maximum(delta, 0.0)
     grown = 1 + beta * delta / kappa
     return np.asarray(back @ (turn / np.sqrt(grown)))
+
+
+def split_of(mechanism: Mechanism, uploads: int) -> float:
+    """Noise of an upload of so many, over that of one that spends the budget alone."""
+    epsilon = mechanism.total_epsilon
+    assert epsilon is not None
+    return mechanism.noise_multiplier(epsilon, uploads) / mechanism.noise_multiplier(epsilon, 1)
+
+
+def columns_in(bounds: ArrayLike, n: int) -> Columns:
+    """The columns of these bounds, which must be of n."""
+    return Columns(check_array("bounds", bounds, shape=(2, n), finite=False))
+
+
+def worth_it(columns: Columns, mechanism: Mechanism, settings: Settings, noise: float) -> bool:
+    """Whether means and variances of these columns are worth an upload, `noise` (sd) being what is
+    in the mean of numbers that records move by ``2 / d_i`` and a whole budget is spent on."""
+    uploads = settings.rounds + settings.moments + 1
+    spread = noise / 2 * columns.move(mechanism.order) * split_of(mechanism, uploads)
+    return 0 < spread <= LARGEST_SPREAD

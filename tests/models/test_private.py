@@ -12,7 +12,7 @@ from commands import fedepm
 
 from fedepm_fast.losses import Huber, Logistic
 from fedepm_fast.models import Model, ModelWarning, evaluate, fit
-from fedepm_fast.models._declared import coordinates
+from fedepm_fast.models._declared import bounds_of, coordinates
 from fedepm_fast.models._private import after, private_model
 from fedepm_fast.models._rows import classes_of, coded, read_rows
 from fedepm_fast.preparation import Preparation
@@ -77,7 +77,7 @@ def test_the_model_has_the_guarantee_and_keeps_it(tmp_path):
     again = Model.load(tmp_path / "model.json")
     assert again.training == model.training
     rounds = 6 * model.training["rounds"]
-    assert model.training["sent"] == {"preparation": 21, "rounds": rounds, "inference": 0}
+    assert model.training["sent"] == {"preparation": 21 + 8, "rounds": rounds, "inference": 0}
     np.testing.assert_array_equal(again.predict_proba(TABLE), model.predict_proba(TABLE))
     for shown in (str(model), model._repr_html_()):
         text = " ".join(shown.split())
@@ -483,3 +483,27 @@ def test_levels_that_were_not_declared_are_told_as_what_is_not_released():
     given = {**TABLE, "smoker": np.where(TABLE["smoker"] == "ex", "former", TABLE["smoker"])}
     with pytest.warns(UserWarning, match=r"not declared, 'former': .* this is not released"):
         private(given)
+
+
+def test_columns_of_which_bounds_alone_are_known_are_learned_first():
+    prepared = Preparation.public(
+        COLUMNS | {"smoker": {"levels": ["no", "yes", "ex"], "missing": True}}
+    )
+    back = coordinates(prepared)
+    low, high = bounds_of(prepared, back)
+    # Age within two quarters of its range; weight known; levels of four, a column each; urban.
+    assert (low[0], high[0]) == (-2, 2) and (low[1], high[1]) == (-np.inf, np.inf)
+    ends = (np.array([0, 1]) - 0.25) / math.sqrt(0.25 * 0.75)
+    np.testing.assert_allclose([low[2:5], high[2:5]], np.repeat(ends[:, None], 3, axis=1))
+    assert (low[5], high[5]) == (-1, 1) and (low[6], high[6]) == (1, 1)
+    # Without an intercept numbers are where they are.
+    alone = Preparation.public(COLUMNS, intercept=False)
+    low, high = bounds_of(alone, coordinates(alone))
+    np.testing.assert_allclose([low[2], high[2]], [0, 1 / math.sqrt(2 / 9)])
+    # A column whose values are few within its bounds is told apart by its coefficient's noise.
+    given = TABLE | {"age": 18 + TABLE["age"] / 50}
+    noise = private(given, epsilon=3.0).training["privacy"]["noise"]
+    assert noise["age"] > 10 * private(epsilon=3.0).training["privacy"]["noise"]["age"]
+    known = {"age": {"mean": 55, "sd": 12}, "weight": {"mean": 80, "sd": 12}}
+    model = private(preparation=Preparation.public(known))
+    assert model.training["sent"]["preparation"] == 6  # second moments, and no means

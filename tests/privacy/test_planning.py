@@ -152,9 +152,9 @@ def test_moments_and_each_clients_own_rounds_spend_its_budget_together(
     assert planned.algorithm.eta == pytest.approx(1.5 * (2 - participation) * 0.25)
     seen, right = [], type(planned).coordinates
 
-    def watched(self, values, scales):
+    def watched(self, values, scales, first):
         seen.append(scales)
-        return right(self, values, scales)
+        return right(self, values, scales, first)
 
     monkeypatch.setattr(type(planned), "coordinates", watched)
     result = planned.run(data, seed=SEED, public_scaling=True)

@@ -169,7 +169,7 @@ def test_one_record_moves_the_integers_by_no_more_than_accounted(values, data):
     found = sums(bits=18)
     way = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=5, max_size=5)))
     size = np.linalg.norm(way)
-    other = np.array(values) + (way / size * 2.0 * (1 - 1e-12) if size > 0 else 0)
+    other = np.array(values) + (way / size * 2.0 * (1 - 1e-12) if size > 1e-100 else 0)
     moved = np.linalg.norm(found.encode(values) - found.encode(other))
     assert moved <= found.sensitivity / found.grid + math.sqrt(5)
 
