@@ -85,7 +85,8 @@ def expected(plan: PrivatePlan) -> str:
     if plan.left is not None:
         mean, worst = plan.left
         text += (
-            f"; on synthetic tables of two classes such runs went {1 - mean:.0%} of the way to the "
+            f"; on synthetic tables of two classes, columns about as declared, such runs went "
+            f"{1 - mean:.0%} of the way to the "
             f"optimum in the mean, and {1 - worst:.0%} or less on one in ten"
         )
     return text
