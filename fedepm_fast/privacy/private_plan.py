@@ -153,8 +153,10 @@ class PrivatePlan:
         center, left = self._center(values, scales)
         # Rows that are clipped by a factor f count f^2 in the moments, as the intercept's own one
         # tells, and more than that in the rounds: were most of them far larger than columns of a
-        # root mean square of 1 make them, steps in these coordinates would be too long.
-        grown = max(1.0, _HALF / max(float(center[-1]), _HALF / 8)) ** 2
+        # root mean square of 1 make them, steps in these coordinates would be too long. Where noise
+        # may be all that makes it small, nothing is known.
+        counted = float(center[-1]) + 2 * DEVIATION[self.mechanism.order] * left
+        grown = max(1.0, _HALF / max(counted, _HALF / 8)) ** 2
         center, left = grown * center, grown * left
         back = coordinates(center[None], [left], [1.0], self.mechanism.order, self.settings.floor)
         return _with_penalty(first @ back, self.objective)

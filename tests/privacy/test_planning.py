@@ -258,3 +258,17 @@ def test_rows_far_larger_than_planned_do_not_make_steps_too_long():
     for seed in range(SEED, SEED + 5):
         found = planned.run(data, seed=seed, public_scaling=True, engine="reference")
         assert found.history["objective"][-1] / len(sizes) < math.log(2)
+
+
+def test_noise_alone_does_not_make_steps_shorter():
+    """Second moments that are nothing but noise tell nothing of how large rows are."""
+    asked = Settings(4, 6, 3, 1.0, 0.6, 0.8, 1.0)
+    planned = plan(1e-3, SIZES, 5, settings=asked)
+    q = 5 * 6 // 2
+    least = [
+        np.linalg.eigvalsh(planned.coordinates(values, np.ones(4)))[0]
+        for values in np.random.default_rng(0).normal(size=(20, 4, q)) / 2
+    ]
+    values = np.tile(np.eye(5)[np.triu_indices(5)], (4, 1))
+    clear = np.linalg.eigvalsh(planned.coordinates(values, np.full(4, 1e-6)))[0]
+    assert clear == pytest.approx(1, rel=1e-3) and min(least) > 0.3
