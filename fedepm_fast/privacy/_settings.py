@@ -164,8 +164,8 @@ def left_of(order: int, level: float, *, within_bounds: bool = False) -> tuple[f
     """What `LEFT` says of so much noise: in the mean, and in the worst tenth of tables."""
     table = LEFT_WITHIN_BOUNDS if within_bounds else LEFT
     levels, mean, worst = np.array(table[order]).T
-    place = np.log(level)
-    return tuple(float(np.interp(place, np.log(levels), of)) for of in (mean, worst))  # type: ignore[return-value]
+    place, places = np.log(level), np.log(levels)
+    return float(np.interp(place, places, mean)), float(np.interp(place, places, worst))
 
 
 #: Of whole clients, by the order of the norm: up to so much noise, which is the norm of its
