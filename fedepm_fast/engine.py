@@ -176,6 +176,10 @@ def has_diverged(ratio: float, reasons: tuple[str, ...]) -> bool:
     return ratio > DIVERGENCE_FACTOR or (RISE in reasons and ratio > RISE_IS_DIVERGENCE_FACTOR)
 
 
+#: Stages whose machine code this process has had.
+_loaded: set[tuple[Any, ...]] = set()
+
+
 class _Compiled:
     """Compiled stages, and what of a problem is compiled beside them."""
 
@@ -207,6 +211,10 @@ class _Compiled:
         self.value_at_start, self.accuracies = problem.value_at_start, problem.accuracies
 
     def compile(self, run: _Run, *, stepwise: bool) -> None:
+        done = self._engine.stages, run.settings.noise_factor > 0, run.initial.size > 0
+        if done in _loaded and not stepwise:
+            return
+        _loaded.add(done)
         one = run.state._replace(W=np.ones((1, 1)), Z=np.ones((1, 1)))
         self.begin(run.settings, run.key, run.given, run.initial[:1, :1], one)
         run.rounds(0, 0)

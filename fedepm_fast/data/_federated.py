@@ -254,7 +254,10 @@ class FederatedData(Held):
         seed = check_int("seed", seed, high=MAX_SEED)
         narrow = self._narrow if self._in_order else None
         held = self.features, self.labels, partition, seed, self.feature_names, self.description
-        return FederatedData._of_table(*held, narrow, self.sample_weight)
+        made = FederatedData._of_table(*held, narrow, self.sample_weight)
+        if self.sample_weight is None:  # whoever holds them, the labels are the same ones
+            made._set(is_binary=self.is_binary, largest_class=self.largest_class)
+        return made
 
     def subset(self, rows: ArrayLike) -> FederatedData:
         """Some of the rows, where they are; clients that are left with none drop out, as do those
@@ -376,6 +379,9 @@ class FederatedData(Held):
     @cached_property
     def largest_class(self) -> float:
         """Share of the rows, by their weights, that have the most frequent label."""
+        if self.is_binary and self.sample_weight is None:  # without a sort of the labels
+            ones = int(np.count_nonzero(self.labels))
+            return max(ones, self.n_samples - ones) / self.n_samples
         _, codes = np.unique(self.labels, return_inverse=True)
         return float(np.bincount(codes, self.sample_weight).max() / self.weight_sums.sum())
 

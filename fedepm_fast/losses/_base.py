@@ -133,9 +133,17 @@ class Objective:
             raise ValueError(
                 f"weights must be one per feature, {data.n_features}, got {len(self.weights)}"
             )
-        fitted = self.fit_to_labels(data.labels)
+        if self.labels == "binary" and data.is_binary and not self._asks_labels:
+            fitted = self
+        else:
+            fitted = self.fit_to_labels(data.labels)
         check_derivatives(fitted)
         return fitted
+
+    @property
+    def _asks_labels(self) -> bool:
+        """Whether what depends on the labels is more than whether the loss takes them."""
+        return type(self).fit_to_labels is not Objective.fit_to_labels
 
     def fit_to_labels(self, b: Array) -> Self:
         """This objective with what depends on the labels filled in and checked.

@@ -366,7 +366,7 @@ class Problem:
         """Whether the compiled kernels have this objective: none has weights of rows."""
         return self.objective.has_kernels and self.data.sample_weight is None
 
-    @property
+    @cached_property
     def rows(self) -> ClientRows:
         """The clients' rows, packed for the compiled kernels in float64; without their weights."""
         objective = self.objective

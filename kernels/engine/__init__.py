@@ -308,7 +308,7 @@ class Engine:
         self._words: Any = None
         evaluate = evaluate_kernel(objective_of(rows, weights))
         upload = upload_kernel(_ROWS.get(law, law), private)
-        self._stages = (select, aggregate, evaluate, local_round, upload)
+        self.stages = (select, aggregate, evaluate, local_round, upload)
 
     def begin(self, settings: Settings, key: Key, given: Given, initial: Any, state: State) -> None:
         """Fill the state of a run whose clients start at `state.W`.
@@ -342,12 +342,12 @@ class Engine:
         if JIT_DISABLED:
             with wrapping():
                 return _run_loop(  # type: ignore[no-any-return]
-                    *self._stages, self._rows.arrays, *arguments, history, tau, last
+                    *self.stages, self._rows.arrays, *arguments, history, tau, last
                 )
         if self._words is None or self._words[0] != tuple(map(id, arguments)):
             words = [view.packed(value) for view, value in zip(_VIEWS, arguments, strict=True)]
             self._words = tuple(map(id, arguments)), arguments, words
-        stages = map(_pointer, self._stages)
+        stages = map(_pointer, self.stages)
         views = (self._pointed[0], *self._words[2], _HISTORY.packed(history))
         return _loop()(  # type: ignore[no-any-return]
             *stages, *(words.ctypes.data for words in views), tau, last

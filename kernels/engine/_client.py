@@ -106,9 +106,9 @@ def pointed(
     if found is None:
         arrays = rows.arrays
         kind = view_of(arrays, "rows")
-        compiled = _entry(rows.layout, rows.loss).get_compile_result(types.float64(kind, *_NUMBERS))
+        compiled, address = _compiled_entry(rows.layout, rows.loss, kind)
         words = kind.packed(arrays)
-        both = Rows(address_of(compiled), words.ctypes.data)
+        both = Rows(address, words.ctypes.data)
         found = _pointed[rows] = ROWS.packed(both), words, arrays, compiled
     every, held = Rows(*found[0].tolist()), [found]
     if batches:
@@ -123,6 +123,13 @@ def pointed(
         every = every._replace(weights=weights.ctypes.data)
         held.append(weights)
     return found if every.batch == every.weights == 0 else (ROWS.packed(every), *held)
+
+
+@functools.cache
+def _compiled_entry(layout: str, loss: losses.Loss, kind: Any) -> tuple[Any, int]:
+    """The compiled `_entry` for rows of a type, and its address."""
+    compiled = _entry(layout, loss).get_compile_result(types.float64(kind, *_NUMBERS))
+    return compiled, address_of(compiled)
 
 
 def address_of(compiled: Any) -> int:

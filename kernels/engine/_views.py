@@ -8,6 +8,7 @@ of the caller: no reference is counted.
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Any
 
@@ -18,7 +19,7 @@ from numba.core import cgutils, types
 from numba.core.datamodel import PrimitiveModel, register_default
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, intrinsic, lower_getattr_generic, unbox
-from numba.np.numpy_support import as_dtype
+from numba.np.numpy_support import as_dtype, from_dtype
 from numpy.typing import NDArray
 
 _I64 = ir.IntType(64)
@@ -78,7 +79,26 @@ def _words(kind: Any) -> int:
 def view_of(example: Any, label: str = "") -> View:
     """The type of views of tuples like `example`."""
     names = getattr(example, "_fields", tuple(map(str, range(len(example)))))
-    return View(label or type(example).__name__, names, tuple(map(typeof, example)))
+    return _view(label or type(example).__name__, names, tuple(map(_kind, example)))
+
+
+def _kind(value: Any) -> Any:
+    """What the type of a value follows from, which takes Numba longer than a round of a run."""
+    if isinstance(value, np.ndarray) and value.flags.c_contiguous:
+        return value.dtype, value.ndim, value.flags.writeable
+    return typeof(value)
+
+
+@functools.cache
+def _view(label: str, names: tuple[str, ...], kinds: tuple[Any, ...]) -> View:
+    return View(label, names, tuple(map(_type, kinds)))
+
+
+def _type(kind: Any) -> Any:
+    if not isinstance(kind, tuple):
+        return kind
+    dtype, ndim, writeable = kind
+    return types.Array(from_dtype(dtype), ndim, "C", readonly=not writeable)
 
 
 @register_default(View)
