@@ -3,6 +3,7 @@
     python bench/machine_code.py                                  # every kernel, every target
     python bench/machine_code.py --only logistic --target haswell --loops
     python bench/machine_code.py --only "ens 100" --target znver4 --asm /tmp/ens.s
+    python bench/machine_code.py --page bench/README.md           # writes the table of that page
 
 Each kernel is called once on little data, in a process whose Numba lowers and optimises for the
 target: its name, its features, its costs. What runs here is made for this machine from that same
@@ -199,6 +200,7 @@ def ask(cpu: str, arguments: argparse.Namespace) -> dict[str, list[Loop]] | str:
     return {n: [Loop(**loop) for loop in part] for n, part in json.loads(done.stdout).items()}
 
 
+MARK = "<!-- machine code -->"
 COLUMNS = ["loops", "spills", "unfused", "calls", "gathers", "widths"]
 
 
@@ -222,12 +224,32 @@ def cells(part: list[Loop]) -> list[str]:
     ]
 
 
+def short(part: list[Loop]) -> str:
+    """What innermost loops spill, what is unfused, and calls of the C library; of some loops."""
+    total = cells(part)
+    inner = total[1].partition("(")[2].rstrip(")") or "0"
+    calls = [name for name in total[3].split(", ") if "NRT_" not in name and name != "0"]
+    return ", ".join([inner.replace("0 + 0", "0"), total[2], *calls])
+
+
+def write(page: Path, found: dict[str, dict[str, list[Loop]]]) -> None:
+    """The table of a page, a row a kernel and a column a target, anew."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(f"{MARK}\n")
+    after = rest.partition("\n\n")[2]
+    lines = [["kernel", *found], ["---"] * (1 + len(found))]
+    for name in CASES:
+        lines.append([name, *(short(part[name]) for part in found.values())])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    page.write_text(f"{before}{MARK}\n{table}\n\n{after}", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     parser.add_argument("--target", action="append", choices=TARGETS, help="of LLVM; repeatable")
     parser.add_argument("--loops", action="store_true", help="a line for each loop")
     parser.add_argument("--asm", type=Path, help="write the assembly here, of one target")
+    parser.add_argument("--page", type=Path, help="write the table of this page, of all kernels")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.json:
@@ -236,16 +258,20 @@ def main() -> None:
         return
     heads = ["kernel", "target", *COLUMNS]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
+    whole = {}
     for cpu in arguments.target or USUAL:
         answer = ask(cpu, arguments)
         if isinstance(answer, str):
             print(f"{cpu}: {answer}", file=sys.stderr)
             continue
+        whole[cpu] = answer
         for name, part in answer.items():
             print(f"| {' | '.join([name, cpu, *cells(part)])} |", flush=True)
             for loop in part if arguments.loops else ():
                 place = f"- {loop.function} {loop.header}, depth {loop.depth}"
                 print(f"| {' | '.join([place, cpu, *cells([loop])])} |")
+    if arguments.page and not arguments.only:
+        write(arguments.page, whole)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,8 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-signature", sign)
     app.connect("autodoc-skip-member", skip)
     app.connect("builder-inited", draw)
-    if find_spec("asv") and any((ROOT / ".asv" / "results").glob("*/*-*.json")):
+    if any((ROOT / "bench" / "results").glob("*/*-*.json")):
         app.tags.add("history")
-        app.connect("build-finished", publish)
+        if find_spec("asv") and (ROOT / ".git").exists():
+            app.tags.add("published")
+            app.connect("build-finished", publish)

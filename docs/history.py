@@ -5,39 +5,41 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from asv.results import iter_results
 from figures import HERE, write
 from matplotlib.figure import Figure
 
 from fedepm_fast import plots
 
-RESULTS = HERE.parent / ".asv" / "results"
+RESULTS = HERE.parent / "bench" / "results"
 #: Times and memory; what is tracked otherwise may be better where it is larger.
-KINDS = ("time", "timeraw", "peakmem")
+KINDS = ("time", "peakmem", "track_processor")
 #: Benchmarks that changed by more than this factor are named.
 LARGE = 1.15
 
 
-def ratios() -> tuple[list[str], dict[str, Any]]:
+def ratios(results: Path = RESULTS) -> tuple[list[str], dict[str, Any]]:
     """The commits in order, and each benchmark over its first value; NaN where not measured.
 
-    A benchmark with parameters counts with the geometric mean of its values.
+    Of the machine that measured most. A benchmark with parameters counts with the geometric mean
+    of its values.
     """
-    results = sorted(iter_results(str(RESULTS)), key=lambda result: result.date)
-    commits = list(dict.fromkeys(result.commit_hash[:8] for result in results))
+    files = max(({*m.glob("*-*.json")} for m in results.iterdir() if m.is_dir()), key=len)
+    measured = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    measured.sort(key=lambda result: result["date"])
+    commits = list(dict.fromkeys(result["commit_hash"][:8] for result in measured))
     found: dict[str, Any] = {}
-    for result in results:
-        for key in result.get_all_result_keys():
-            values = result.get_result_value(key, result.get_result_params(key))
-            numbers = np.array([value or np.nan for value in values], float)
+    for result in measured:
+        for key, (values, *_) in result["results"].items():
+            numbers = np.array([value or np.nan for value in values or []], float)
             if key.rpartition(".")[2].startswith(KINDS) and np.isfinite(numbers).any():
                 line = found.setdefault(key, np.full(len(commits), np.nan))
-                line[commits.index(result.commit_hash[:8])] = np.exp(np.nanmean(np.log(numbers)))
+                line[commits.index(result["commit_hash"][:8])] = np.exp(np.nanmean(np.log(numbers)))
     return commits, {key: line / line[np.isfinite(line)][0] for key, line in found.items()}
 
 

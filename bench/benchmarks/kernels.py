@@ -1,8 +1,4 @@
-"""Kernels by shape, dtype, regime and threads.
-
-Data are made once a process, and microsecond kernels loop inside: asv calls ``setup`` before
-every timed call.
-"""
+"""Kernels where shape, dtype, data and threads have told commits apart."""
 
 from __future__ import annotations
 
@@ -11,16 +7,24 @@ import functools
 import numpy as np
 
 from fedepm_fast import datasets
-from fedepm_fast.kernels import losses
-from fedepm_fast.kernels.ens import ens
-from fedepm_fast.kernels.ens_blocks import ens_blocks
-from fedepm_fast.kernels.local_steps import fedepm_local_steps
-from fedepm_fast.kernels.noise import gaussian, laplace
-from fedepm_fast.kernels.philox import words
-from fedepm_fast.kernels.prox import soft_threshold
-from fedepm_fast.kernels.vecmath import exp, log
 
-DTYPES = ["float64", "float32"]
+from . import Timed, at, units
+
+LACKS = None
+try:
+    from scipy import sparse
+
+    from fedepm_fast.kernels import losses
+    from fedepm_fast.kernels.ens import ens
+    from fedepm_fast.kernels.ens_blocks import ens_blocks
+    from fedepm_fast.kernels.local_steps import fedepm_local_steps
+    from fedepm_fast.kernels.noise import gaussian, laplace
+    from fedepm_fast.kernels.philox import words
+    from fedepm_fast.kernels.vecmath import exp, log
+    from fedepm_fast.reference import ens as reference_ens
+except ImportError as error:
+    LACKS = error
+
 LAWS = {
     "normal": lambda rng, shape: rng.normal(size=shape),
     "cauchy": lambda rng, shape: rng.standard_cauchy(shape),
@@ -29,164 +33,136 @@ LAWS = {
 
 
 @functools.cache
-def uploads(shape: tuple[int, int], law: str, dtype: str) -> np.ndarray:
+def uploads(shape, law="normal", dtype="float64"):
     """Uploads of clients, the same in every process."""
     return LAWS[law](np.random.default_rng(0), shape).astype(dtype)
 
 
 @functools.cache
-def adult(dtype: str, loss: str = "logistic"):
+def adult(loss="logistic", dtype="float64"):
     """Adult, packed, and a point."""
     data = datasets.adult(clients=100, seed=0)
     classes = {"classes": 10} if loss == "multinomial" else {}
     rows = losses.pack(
         data.features.astype(dtype), data.labels, data.client_sizes, loss=loss, **classes
     )
-    return data, rows, np.random.default_rng(0).normal(size=rows.n_parameters).astype(dtype)
+    return rows, np.random.default_rng(0).normal(size=rows.n_parameters).astype(dtype)
 
 
-class Timed:
-    """Long enough samples, after everything is compiled."""
-
-    warmup_time = 0.3
-    rounds = 4
-    repeat = (5, 20, 2.0)
-    timeout = 300
+@functools.cache
+def table(layout):
+    """Rows that are wide, and rows that are sparse, of one client."""
+    rng = np.random.default_rng(1)
+    if layout == "wide":
+        A = rng.normal(size=(20_000, 300))
+    else:
+        A = sparse.random_array((100_000, 5_000), density=0.005, rng=rng, format="csr")
+    rows = losses.pack(A, rng.integers(0, 2, A.shape[0]), np.array([A.shape[0]]))
+    return rows, rng.normal(size=A.shape[1]) / 17
 
 
 class Ens(Timed):
-    """The elastic-net solver; c against a spread of about one."""
+    """The elastic-net solver: clients, coordinates, dtype, c against a spread of about one."""
 
     params = (
-        [(10, 1_000_000), (100, 200_000), (1000, 20_000)], DTYPES, [1e-3, 0.5, 1e3], [1, 2],
-    )  # fmt: skip
-    param_names = ("shape", "dtype", "c", "threads")
+        [
+            "10 1000000 float64 0.5 1 normal",
+            "100 200000 float64 0.001 1 normal",
+            "100 200000 float64 1000 1 normal",
+            "100 200000 float64 0.5 2 normal",
+            "100 200000 float32 1000 1 normal",
+            "1000 20000 float64 1000 1 normal",
+            "100 100000 float64 1000 1 cauchy",
+            "100 100000 float64 1000 1 ties",
+        ],
+    )
+    param_names = ("clients, coordinates, dtype, c, threads, law",)
 
-    def setup(self, shape, dtype, c, threads):
-        self.Z = uploads(shape, "normal", dtype)
-        self.out = np.empty(shape[1], dtype)
-        ens(self.Z, c, out=self.out, threads=threads)
-
-    def time_ens(self, shape, dtype, c, threads):
-        ens(self.Z, c, out=self.out, threads=threads)
-
-
-class EnsHard(Timed):
-    """Heavy tails and ties, c far above the spread."""
-
-    params = (["cauchy", "ties"], DTYPES)
-    param_names = ("law", "dtype")
-
-    def setup(self, law, dtype):
-        self.Z = uploads((100, 100_000), law, dtype)
-        ens(self.Z, 1e3)
-
-    def time_ens(self, law, dtype):
-        ens(self.Z, 1e3)
+    def time_ens(self, case):
+        at(LACKS)
+        m, n, dtype, c, threads, law = case.split()
+        ens(uploads((int(m), int(n)), law, dtype), float(c), threads=int(threads))
 
 
 class EnsOther(Timed):
-    """The other layout, weights, blocks of rows, and a model of 14 parameters."""
-
-    def setup(self):
-        self.Z = uploads((100, 100_000), "normal", "float64")
-        self.by_coordinate = np.ascontiguousarray(self.Z.T)
-        self.weights = np.arange(1.0, 101.0)
-        self.small = np.ascontiguousarray(self.Z[:, :14])
-        for work in (self.time_transposed, self.time_weighted, self.time_blocks, self.time_small):
-            work()
+    """The other layout, weights, blocks of rows, a model of 14 parameters, and the error."""
 
     def time_transposed(self):
-        ens(self.by_coordinate, 0.5, axis=1)
+        at(LACKS)
+        ens(transposed(), 0.5, axis=1)
 
     def time_weighted(self):
-        ens(self.Z, 0.5, weights=self.weights)
+        at(LACKS)
+        ens(uploads((100, 100_000)), 0.5, weights=np.arange(1.0, 101.0))
 
     def time_blocks(self):
-        ens_blocks(self.Z, 0.5, block_rows=25)
+        at(LACKS)
+        ens_blocks(uploads((100, 100_000)), 0.5, block_rows=25)
 
     def time_small(self):
-        for _ in range(1000):
-            ens(self.small, 0.5)
+        at(LACKS)
+        ens(uploads((100, 14)), 0.5)
+
+    def track_relative_error(self):
+        at(LACKS)
+        Z = uploads((100, 20_000))
+        return float(max(np.abs(ens(Z, c) - reference_ens(Z, c)).max() for c in (1e-3, 1e3)))
+
+    track_relative_error = units(track_relative_error, "of a deviation")
+
+
+@functools.cache
+def transposed():
+    """Uploads, coordinate by coordinate."""
+    return np.ascontiguousarray(uploads((100, 100_000)).T)
 
 
 class Losses(Timed):
     """Values and gradients on Adult, 100 clients; the multinomial loss with ten classes."""
 
-    params = (["logistic", "least_squares", "huber", "squared_hinge", "multinomial"], DTYPES)
-    param_names = ("loss", "dtype")
+    params = (
+        [
+            "logistic float64",
+            "logistic float32",
+            "huber float64",
+            "multinomial float64",
+            "logistic wide",
+            "logistic CSR",
+        ],
+    )
+    param_names = ("loss and dtype, or layout",)
 
-    def setup(self, loss, dtype):
-        self.data, self.rows, self.x = adult(dtype, loss)
-        losses.values_and_gradients(self.rows, self.x)
-
-    def time_values_and_gradients(self, loss, dtype):
-        for _ in range(20):
-            losses.values_and_gradients(self.rows, self.x)
-
-
-class Pack(Timed):
-    """Adult, arranged for the kernels."""
-
-    params = (DTYPES,)
-    param_names = ("dtype",)
-
-    def setup(self, dtype):
-        data, _, _ = adult(dtype)
-        self.table = (data.features.astype(dtype), data.labels, data.client_sizes)
-
-    def time_pack(self, dtype):
-        losses.pack(*self.table)
+    def time_values_and_gradients(self, case):
+        at(LACKS)
+        loss, kind = case.split()
+        losses.values_and_gradients(*(adult(loss, kind) if kind[0] == "f" else table(kind)))
 
 
-class LocalSteps(Timed):
-    """FedEPM's twelve local steps."""
+class Other(Timed):
+    """Local steps, random numbers, exponentials and logarithms of a million numbers."""
 
-    params = ([(100, 14), (100, 20_000)], DTYPES)
-    param_names = ("shape", "dtype")
+    params = (["local steps", "words", "laplace", "laplace float32", "gaussian", "exp", "log"],)
+    param_names = ("of",)
 
-    def setup(self, shape, dtype):
-        self.W = uploads(shape, "normal", dtype)
-        self.arguments = (self.W[0], self.W[::-1].copy(), np.ones(shape[0], dtype))
-        self.times = 200 if shape[1] < 100 else 1
-        self.time_local_steps(shape, dtype)
-
-    def time_local_steps(self, shape, dtype):
-        for _ in range(self.times):
+    def time_kernel(self, name):
+        at(LACKS)
+        t, clients = uploads((100, 10_000)), np.arange(100)
+        if name == "local steps":
             fedepm_local_steps(
-                self.W, *self.arguments, lam=0.1, eta=0.2, mu0=0.5, c=1e-8, alpha=1.001,
+                t, t[0], t, np.ones(100), lam=0.1, eta=0.2, mu0=0.5, c=1e-8, alpha=1.001,
                 local_steps=12, first_iteration=0,
             )  # fmt: skip
+        elif name == "words":
+            words(0, 0, 0, 0, 0, 1_000_000)
+        elif name.startswith("laplace"):
+            laplace(0, 0, 0, 0, clients, 10_000, dtype=np.dtype(name[8:] or "float64"))
+        elif name == "gaussian":
+            gaussian(0, 0, 0, 0, clients, 10_000)
+        else:
+            (exp if name == "exp" else log)(positive())
 
 
-class Elementwise(Timed):
-    """Random numbers, soft-thresholding, exponentials and logarithms of a million numbers."""
-
-    def setup(self):
-        self.t = uploads((100, 10_000), "normal", "float64")
-        self.positive = np.abs(self.t)
-        self.clients = np.arange(100)
-        for name in dir(self):
-            if name.startswith("time_"):
-                getattr(self, name)()
-
-    def time_words(self):
-        words(0, 0, 0, 0, 0, 1_000_000)
-
-    def time_laplace(self):
-        laplace(0, 0, 0, 0, self.clients, 10_000)
-
-    def time_standardized(self):
-        laplace(0, 0, 0, 0, self.clients, 10_000, standardize=True)
-
-    def time_gaussian(self):
-        gaussian(0, 0, 0, 0, self.clients, 10_000)
-
-    def time_soft_threshold(self):
-        soft_threshold(self.t, 0.5)
-
-    def time_exp(self):
-        exp(self.t)
-
-    def time_log(self):
-        log(self.positive)
+@functools.cache
+def positive():
+    """A million positive numbers."""
+    return np.abs(uploads((100, 10_000)))
