@@ -177,11 +177,13 @@ def why_it_overflows(algorithm: Algorithm, problem: Problem, start: Any) -> str:
     import numpy as np  # the command's help needs these words without it
 
     objective, data = problem.objective, problem.data
-    values = data.features.data if data.is_sparse else data.features
-    sizes = {
-        "beta": objective.beta,
-        "data": max(float(np.abs(values).max(initial=0.0)), float(np.abs(data.labels).max())),
-    }
+    largest_number = getattr(data, "largest", None)  # of rows that are elsewhere
+    if largest_number is None:
+        values = data.features.data if data.is_sparse else data.features
+        largest_number = max(
+            float(np.abs(values).max(initial=0.0)), float(np.abs(data.labels).max())
+        )
+    sizes = {"beta": objective.beta, "data": largest_number}
     words = {
         "beta": f"beta must be smaller, got {objective.beta:g}",
         "data": f"data must be brought to scale, got numbers up to {sizes['data']:g}",

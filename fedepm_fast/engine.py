@@ -148,7 +148,7 @@ def simulate(
         last = min(max_rounds, never)  # a round is an iteration
         stages = ModelStages(algorithm, problem, randomness, last, compiled=compiled)
     elif compiled:
-        stages = _Compiled(algorithm, problem, plan)
+        stages = (problem.stages or _Compiled)(algorithm, problem, plan)
     else:
         stages = Reference(algorithm, problem, randomness, plan)
     run = _Run(stages, algorithm, problem, randomness, stopping, *limits, start, stepwise=stepwise)

@@ -61,9 +61,13 @@ def make_problem(
         Naming the argument.
     """
     check_algorithm(algorithm)
+    found = algorithm.objective(as_objective(objective))
+    if bind := getattr(data, "bind", None):  # rows that are elsewhere
+        problem: Problem = bind(algorithm, found, client_weight)
+        return problem
     if not isinstance(data, FederatedData):
         raise TypeError(f"data must be FederatedData, got {type(data).__name__}")
-    return Problem(data, algorithm.objective(as_objective(objective)), client_weight)
+    return Problem(data, found, client_weight)
 
 
 def run(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from .._common.parameters import Among, integer, param
-from ..objectives import Problem, row_bounds
+from ..objectives import Problem
 from ._base import PrivacyPlan
 from ._rates import LIPSCHITZ, CommonRate
 from ._views import Array, AtClients, AtServer
@@ -109,7 +109,7 @@ class Epochs(CommonRate, abstract=True):
 
 def _has_rows(problem: Problem) -> bool:
     """Whether there are rows, and not only callables."""
-    return hasattr(problem.data, "features")
+    return hasattr(problem, "row_bounds")
 
 
 def _of_batches(problem: Problem, whole: Array, size: int) -> Array:
@@ -119,7 +119,7 @@ def _of_batches(problem: Problem, whole: Array, size: int) -> Array:
     """
     d = problem.data.client_sizes.astype(np.float64)
     batch = np.minimum(size, d)
-    single = row_bounds(problem) / problem.client_weights
+    single = problem.row_bounds() / problem.client_weights
     rest = np.where(d > 1, (d - batch) / (batch * np.maximum(d - 1, 1)), 0.0)
     return (1 - rest) * whole + rest * np.maximum(single, whole)
 

@@ -13,7 +13,7 @@ import numpy as np
 from .._common.parameters import choice, integer, param, real
 from .._common.validation import check_choice
 from ..objectives import Problem
-from ..objectives._curvature import bound_block, packed, packed_bounds
+from ..objectives._curvature import bound_block, packed
 from ..participation import clients_per_round
 from ._base import Algorithm
 from ._coordinates import Coordinates, coordinates_of
@@ -170,7 +170,7 @@ class CurvatureFedEPM(Algorithm):
         if self.coordinates == "whitened":
             return (packed(bound_block(problem, i)) for i in clients)
         if problem.has_lipschitz:
-            return packed_bounds(problem)
+            return problem.packed_bounds()
         return problem.packed_hessians(clients, start)
 
     def _common(self, problem: Problem, start: Array) -> Coordinates:

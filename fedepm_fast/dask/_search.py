@@ -23,8 +23,6 @@ FAN_IN = 8
 #: So many numbers of a block are made float64 at a time.
 _WIDEN = 1 << 20
 _LEAST = float(np.finfo(np.float64).smallest_subnormal)
-#: The key of a point in a graph.
-_POINT = "ens-point"
 #: One search at a time has this process's threads.
 _local = threading.Lock()
 
@@ -166,8 +164,10 @@ def search(moments: Moments, columns: Columns, c: float, dtype: Any) -> Array:
         one = EnsSearch(sums, total, c * unit, smallest=smallest, squares=squares)
         del moments, sums, squares
         while not one.done:
-            key, graph = columns.question(window_of, unit, _POINT)
-            graph[_POINT] = share(one.point)
+            # A cluster has one name for all that goes on there.
+            point = f"ens-point-{uuid.uuid4().hex}"
+            key, graph = columns.question(window_of, unit, point)
+            graph[point] = share(one.point)
             try:
                 one.update(*ask(key, graph))
             except ValueError as error:

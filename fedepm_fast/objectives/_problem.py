@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,6 +55,9 @@ class Problem:
     data: FederatedData
     objective: Objective
     client_weight: str = CLIENT_WEIGHTS[0]
+
+    #: Makes the stages of a compiled run where rows are elsewhere.
+    stages: ClassVar[Callable[..., Any] | None] = None
 
     def __post_init__(self) -> None:
         check_choice("client_weight", self.client_weight, CLIENT_WEIGHTS)
@@ -166,6 +170,10 @@ class Problem:
         else:
             weighted = slopes / len(slopes)
         return self.pull_back(features, weighted) + self.reg[i] * (self.reg_weights * w)
+
+    def packed_bounds(self) -> Array:
+        """`bound_hessian` of each client, packed likewise, shape (m, n*(n+1)/2)."""
+        return _curvature.packed_bounds(self)
 
     # All clients ------------------------------------------------------------------------
 
@@ -294,6 +302,10 @@ class Problem:
             If there is neither such a bound nor a start, or sums of squares overflow.
         """
         return _curvature.column_bounds(self, start)
+
+    def row_bounds(self) -> Array:
+        """The largest Lipschitz constant that one row alone would give, of each gradient, (m,)."""
+        return _curvature.row_bounds(self)
 
     def bound_product(self, v: Array) -> Array:
         """`bound_hessian` times v, shape (n,); it is not formed."""

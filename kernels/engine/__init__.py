@@ -310,7 +310,8 @@ class Engine:
         upload = upload_kernel(_ROWS.get(law, law), private)
         self.stages = (select, aggregate, evaluate, local_round, upload)
 
-    def begin(self, settings: Settings, key: Key, given: Given, initial: Any, state: State) -> None:
+    @staticmethod
+    def begin(settings: Settings, key: Key, given: Given, initial: Any, state: State) -> None:
         """Fill the state of a run whose clients start at `state.W`.
 
         `initial` is the unit noise of the first uploads, shape (m, n), or empty to draw it.
