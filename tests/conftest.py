@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+
+# Two processes share the cores: BLAS threads of each wait for those of the other, for up to fifteen
+# times as long as the work takes. Set before NumPy is loaded, and for what tests start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from problems import a_problem
 from small_sweeps import small_sweep, timeless
 
 from fedepm_fast import Problem, sweep
 from fedepm_fast.objectives import OBJECTIVES
+
+# The same examples in every run, however slow the machine is: what passes once passes again. To
+# look for others: --hypothesis-profile=search.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
 
 #: What is tested where the library is installed: the folder of its tests.
 OPTIONAL = {"flwr": "flower", "torch": "pytorch"}

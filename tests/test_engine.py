@@ -132,8 +132,6 @@ def runs(draw):
 
 @settings(
     max_examples=3 if JIT_DISABLED else 200,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 @given(runs())

@@ -30,7 +30,7 @@ def optimality_gap(w, z, c, p=None):
 
 
 @given(arrays(float, st.integers(1, 12), elements=numbers), st.floats(0, 1e4))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_is_stationary(z, c):
     w = ens(z, c)
     assert optimality_gap(w, z, c) <= 1e-12 * (np.abs(z).max() + c)
@@ -38,7 +38,7 @@ def test_is_stationary(z, c):
 
 
 @given(arrays(float, st.integers(1, 12), elements=tied), st.floats(0, 10))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_minimises_on_ties(z, c):
     w = float(ens(z, c))
     found = minimize_scalar(
@@ -55,7 +55,7 @@ def test_minimises_on_ties(z, c):
     arrays(float, st.tuples(st.integers(1, 9), st.just(3)), elements=st.one_of(tied, numbers)),
     st.sampled_from([1e-6, 0.1, 0.5, 2.0, 1e3]),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_agrees_with_the_literal_algorithm(Z, c):
     got, want = ens(Z, c), ens_algorithm1(Z, c, 1.0)
     # The literal second branch compares values of h, so it may settle on an equally good
@@ -103,7 +103,7 @@ def test_weights_count_clients(c, rng):
     arrays(float, 6, elements=st.floats(1e-3, 1e3)),
     st.floats(0, 1e3),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_weighted_is_stationary(z, p, c):
     w = ens(z, c, p)
     assert optimality_gap(w, z, c, p) <= 1e-11 * (np.abs(z).max() + c)

@@ -33,7 +33,7 @@ def test_clients_per_round_is_the_exact_ceiling(rho, m, m0):
 
 
 @given(st.integers(1, 40), st.data(), st.integers(0, 2**64 - 1), st.integers(0, 1000))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_selection_is_a_sorted_set(m, data, seed, tau):
     m0 = data.draw(st.integers(1, m))
     chosen = select(CounterRandomness(seed), tau, m, m0)
@@ -50,7 +50,7 @@ def test_every_subset_is_equally_likely():
 
 
 @given(st.integers(1, 30), st.integers(1, 6), st.data(), st.integers(0, 99))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_covering_scheme_reaches_everyone_in_each_group(m, s0, data, seed):
     m0 = data.draw(st.integers(-(-m // s0), m))
     randomness = CounterRandomness(seed)

@@ -43,7 +43,7 @@ def even(matrix: np.ndarray, by: np.ndarray) -> np.ndarray:
     return matrix / scale / scale[:, None]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=seeds,
     kind=st.sampled_from(KINDS),
@@ -83,7 +83,7 @@ def test_products_agree_and_the_matrix_is_bounded(seed, kind, size, rank, decade
     assert found.pull(g).flags.c_contiguous and found.back(g).shape == (4, n)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     seed=seeds,
     decades=st.sampled_from([0.0, 6.0]),

@@ -148,7 +148,7 @@ def test_rounds_are_the_equations(engine, loss, layout, k0, r0, size):
         assert (taken > iterations).any() and (taken <= iterations / k0 + 2 * iterations).all()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     m=st.integers(1, 6), n=st.integers(1, 6), seed=st.integers(0, 99), k0=st.integers(1, 30),
     r0=st.floats(0.3, 3.0), rho=st.floats(0.1, 1.0), inner=st.integers(1, 4),

@@ -80,7 +80,7 @@ def test_weights_are_those_of_the_problem(name, batch, weighted, client_weight):
     np.testing.assert_allclose(got.history["x"], want, rtol=1e-11, atol=1e-13)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     m=st.integers(1, 9), n=st.integers(1, 20), seed=st.integers(0, 2**64 - 1),
     batch=st.none() | st.integers(1, 40), epochs=st.integers(1, 4),

@@ -164,7 +164,7 @@ def test_compiled_stages_are_the_hooks(name, layout, noise):
     assert_agree(got, want)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     m=st.integers(1, 7), n=st.integers(1, 6), seed=st.integers(0, 10_000),
     participation=st.floats(0.1, 1.0), beta=st.floats(0.01, 10.0), is_sparse=st.booleans(),

@@ -168,7 +168,7 @@ def test_engines_agree(name, layout):
         assert_agree(*both(algorithm, data, objective=objective, rounds=rounds, seed=1))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     m=st.integers(1, 7), n=st.integers(1, 6), seed=st.integers(0, 10_000),
     participation=st.floats(0.1, 1.0), beta=st.floats(0.1, 10.0), is_sparse=st.booleans(),

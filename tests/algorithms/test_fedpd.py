@@ -62,7 +62,7 @@ def test_rounds_are_those_of_the_paper(engine, layout, k0):
     assert close(got.W, w) and close(got.kept["pi"], lam) and close(got.Z, plus)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     m=st.integers(1, 6), n=st.integers(1, 6), seed=st.integers(0, 99), k0=st.integers(1, 8),
     scale=st.floats(0.5, 10.0), rho=st.floats(0.1, 1.0), name=st.sampled_from(BOUNDED),

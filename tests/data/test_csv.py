@@ -233,7 +233,7 @@ def written(names, rows, dialect):
 
 
 @given(tables(), st.booleans())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_any_dialect_gives_back_what_was_written(tmp_path_factory, table, told):
     names, rows, dialect = table
     path = tmp_path_factory.getbasetemp() / "dialect.csv"
@@ -251,7 +251,7 @@ def test_any_dialect_gives_back_what_was_written(tmp_path_factory, table, told):
 
 
 @given(tables(), st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_a_cell_too_many_or_too_few_never_passes(tmp_path_factory, table, data):
     names, rows, dialect = table
     separator = dialect["delimiter"]
@@ -290,7 +290,6 @@ def test_specifications_have_the_same_options(tmp_path):
         min_size=1,
     )
 )
-@settings(deadline=None)
 def test_arrow_reads_the_bits_that_python_reads(cells):
     pytest.importorskip("pyarrow.compute")
     expected = np.array(list(map(float, cells)))
@@ -325,7 +324,6 @@ _DECIMAL = st.builds(
     ),
     st.data(),
 )
-@settings(deadline=None)
 def test_text_follows_from_decimals(cells, odd, data):
     for cell in odd:
         cells.insert(data.draw(st.integers(0, len(cells))), cell)
@@ -397,7 +395,6 @@ def test_numbers_of_a_block_are_those_of_its_cells():
 
 
 @given(st.lists(st.text("0123456789.-+e x\u00e9", max_size=9), min_size=1, max_size=9), st.data())
-@settings(deadline=None)
 def test_cells_are_what_was_written(cells, data):
     cut = data.draw(st.integers(0, len(cells) - 1))
     column = Cells()

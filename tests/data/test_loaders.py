@@ -249,7 +249,7 @@ def plainly_read(text):
 
 
 @given(st.lists(st.sampled_from([*PIECES, *BLANKS]), max_size=25).map("".join))
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 def test_lines_are_read_as_they_stand_or_refused(text):
     expected = plainly_read(text)
     if expected is None:
@@ -275,7 +275,7 @@ def test_lines_are_read_as_they_stand_or_refused(text):
         min_size=1,
     )
 )
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_numbers_are_read_exactly(rows):
     text = "\n".join(
         f"{label!r} " + " ".join(f"{j}:{entries[j]!r}" for j in sorted(entries))

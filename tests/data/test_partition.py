@@ -22,7 +22,7 @@ def assign(partitioner, labels, seed=0):
 
 
 @given(st.integers(1, 20), st.integers(0, 200), st.integers(0, 99), st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_every_row_has_one_client(m, extra, seed, data):
     d = 3 * m + extra
     labels = np.arange(d) % 2

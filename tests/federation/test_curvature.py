@@ -552,7 +552,7 @@ def perform(server: CurvatureServer, step: tuple[str, int], tau: int) -> Any:
 
 
 @given(st.lists(STEP, min_size=1, max_size=20), st.integers(1, 80))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_kill_at_any_moment_changes_nothing(steps, calls):
     steps = [("join", 0), *steps]
     with tempfile.TemporaryDirectory() as folder:

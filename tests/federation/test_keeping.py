@@ -95,7 +95,7 @@ STEPS = st.one_of(
 
 @pytest.mark.parametrize("algorithm", [ALGORITHM, FEDDYN], ids=["scaffold", "feddyn"])
 @given(steps=st.lists(STEPS, max_size=15))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_what_is_shared_is_the_mean_of_what_members_keep(algorithm, steps):
     """Whoever is silent, whatever answer is lost or asked for again, comes, leaves or restarts."""
     with tempfile.TemporaryDirectory() as folder:

@@ -131,7 +131,7 @@ def is_open(server: Server) -> bool:
 
 @BOTH
 @given(steps=st.lists(STEP, min_size=1, max_size=30), calls=st.integers(1, 120))
-@settings(deadline=None, max_examples=70)
+@settings(max_examples=70)
 def test_a_kill_at_any_moment_changes_nothing(algorithm, steps, calls):
     with tempfile.TemporaryDirectory() as folder:
         reading, writing = os.pipe()

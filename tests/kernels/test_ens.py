@@ -81,7 +81,7 @@ def test_weighted_equals_the_reference(dtype, rng):
     ),
     st.one_of(st.sampled_from(CS), st.floats(0, 1e3)),
 )
-@settings(deadline=None, max_examples=10 if FEW else 200)
+@settings(max_examples=10 if FEW else 200)
 def test_properties(Z, c):
     w = ens(Z, c)
     assert error(w, reference(Z, c), Z) <= 1e-15

@@ -241,7 +241,7 @@ def test_padding_adds_exactly_nothing(loss):
             assert (g == 0).all()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6),
     n=st.integers(1, 20),

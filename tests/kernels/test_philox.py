@@ -18,7 +18,7 @@ FEW = _jit.JIT_DISABLED
 
 
 @given(st.tuples(word, word), st.tuples(word, word, word, word))
-@settings(deadline=None, max_examples=20 if FEW else 300)
+@settings(max_examples=20 if FEW else 300)
 def test_equals_numpy(key, counter):
     generator = np.random.Philox(key=np.array(key, np.uint64), counter=np.array(counter, np.uint64))
     blocks = np.array([[counter[0] + 1 + b, *counter[1:]] for b in range(2)], np.uint64)
@@ -35,7 +35,7 @@ def test_equals_the_reference(rng):
 
 
 @given(st.integers(1, 300), st.data(), word, word, st.integers(0, 10**6))
-@settings(deadline=None, max_examples=10 if FEW else 150)
+@settings(max_examples=10 if FEW else 150)
 def test_samples_equal_the_reference(m, data, seed, trial, tau):
     count = data.draw(st.integers(0, m))
     r = randomness.CounterRandomness(seed, trial)
@@ -48,7 +48,7 @@ def test_samples_equal_the_reference(m, data, seed, trial, tau):
 
 
 @given(st.integers(1, 200), st.data(), word, word, st.integers(0, 10**6))
-@settings(deadline=None, max_examples=10 if FEW else 200)
+@settings(max_examples=10 if FEW else 200)
 def test_selections_equal_the_reference(m, data, seed, trial, tau):
     m0 = data.draw(st.integers(1, m))
     fewest = -(-m // m0)

@@ -31,14 +31,14 @@ def test_equals_the_reference(size, dtype, rng):
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(0, 1e6))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_is_nonexpansive(t, s, a):
     moved = abs(soft_threshold(t, a) - soft_threshold(s, a))
     assert moved <= abs(t - s) * (1 + 1e-15) + 1e-9
 
 
 @given(st.floats(-1e3, 1e3), st.floats(0, 1e2), st.floats(0, 1e2), st.floats(1e-3, 1e2))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_is_stationary(t, lam, eta, step):
     v = float(prox_elastic_net(t, lam, eta, step))
     rest = (t - v) - step * eta * v  # must lie in step * lam * sign(v)

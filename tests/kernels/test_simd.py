@@ -227,7 +227,7 @@ def _partial(x: Any, index: int, count: int, fill: Any, out: Any, at: int) -> No
     simd.store_partial(out, at, simd.load_partial(x, index, count, fill), count)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.sampled_from([*FLOATS, *INTEGERS]), st.integers(0, 20), st.integers(-2, 20))
 def test_partial_access_touches_the_first_lanes_alone(dtype: Any, at: int, count: int) -> None:
     width = 64 // np.dtype(dtype).itemsize
@@ -337,7 +337,7 @@ def _halving_sum(x: np.ndarray) -> Any:
     return x[0]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from([*FLOATS, *INTEGERS]), st.integers(0, 2**32), st.sampled_from([-9, 0, 9]))
 def test_reductions_and_counts(dtype: Any, seed: int, shift: int) -> None:
     width = 64 // np.dtype(dtype).itemsize

@@ -139,7 +139,7 @@ def test_special_values(name: str, dtype: Any) -> None:
     np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(expected[number]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.sampled_from(sorted(FUNCTIONS)),
     st.sampled_from(FLOATS).flatmap(

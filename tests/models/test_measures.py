@@ -88,7 +88,7 @@ def test_margins_of_no_probabilities_are_not_judged_as_such(rng, margins):
     assert set(found) == {"rows", "positives", "accuracy", "accuracy_null", "auc"}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=30),
 )

@@ -301,7 +301,7 @@ def test_sweep_bad_input():
         plots.sweep(table[table["local_steps"] == 4], "snr", "round", histories=histories)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @example([193.0, 63.166666666666664])
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
 def test_intervals_hold_the_median(values):

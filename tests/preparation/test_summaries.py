@@ -182,7 +182,7 @@ def tables(draw):
 
 
 @given(tables(), st.sampled_from(["standardize", "none"]), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_federation_of_any_table_learns_the_same_bits(held, scaling, intercept):
     table, who = held
     preparation = Preparation(scaling=scaling, intercept=intercept)
@@ -220,7 +220,6 @@ def test_a_federation_of_any_table_learns_the_same_bits(held, scaling, intercept
     st.lists(st.floats(-1e9, 1e9).map(lambda x: round(x, 6)), min_size=2, max_size=40),
     st.integers(1, 39),
 )
-@settings(deadline=None)
 def test_moments_are_those_of_all_rows(values, cut):
     preparation = Preparation()
     parts = [part for part in (values[:cut], values[cut:]) if part]

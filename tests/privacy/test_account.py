@@ -213,7 +213,7 @@ def test_what_many_small_uploads_leave_is_more_than_their_sum_says():
 # Properties -----------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(accounts, accounts, accounts)
 def test_order_does_not_matter(a, b, c):
     assert (a + b) + c == c + (b + a) == Account((*c.spent, *a.spent, *b.spent))
@@ -221,7 +221,7 @@ def test_order_does_not_matter(a, b, c):
     assert a + Account() == a
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(accounts, accounts, st.floats(0.0, 8.0))
 def test_more_uploads_spend_more_and_no_more_than_their_parts(a, b, epsilon):
     both = a + b
@@ -242,7 +242,7 @@ def test_more_uploads_spend_more_and_no_more_than_their_parts(a, b, epsilon):
         assert both.epsilon(delta) <= epsilon * (1 + 1e-9)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(accounts, st.sampled_from(["laplace", "gaussian"]), st.integers(1, 30))
 def test_what_is_left_can_be_spent_and_no_more(spent, law, uploads):
     total = spent.epsilon(DELTA) + 0.5
@@ -316,7 +316,7 @@ def test_words():
     assert "replace-one: epsilon 1 (pure); mu" in str(laplace(3.0, 3))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(spent=accounts)
 def test_files(spent, tmp_path_factory):
     path = tmp_path_factory.mktemp("accounts") / "a.json"

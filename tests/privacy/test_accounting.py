@@ -37,7 +37,7 @@ def test_gaussian_delta_is_the_privacy_curve(z, eps, count):
     assert gaussian_delta(z, eps, 0) == 0.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(-2, 14), st.floats(0, 30), st.booleans())
 def test_gaussian_delta_is_never_below_the_curve(magnitude, tail, at_zero):
     # Where its terms cancel, in 200 digits.

@@ -45,7 +45,7 @@ def test_the_means_are_those_of_clipped_columns(is_sparse):
     np.testing.assert_allclose(found, [*u.mean(axis=0), *(u * u).mean(axis=0)], rtol=1e-12)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.integers(0, 2**32), st.sampled_from([1, 2]), st.integers(1, 6), st.integers(1, 5),
     st.sampled_from([0.5, 1.0, 2.0, 1e300]),

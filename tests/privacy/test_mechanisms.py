@@ -34,7 +34,6 @@ from fedepm_fast.reference import fedepm_iterates, penalty_parameter, soft_thres
 vectors = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5).map(np.array)
 
 
-@settings(deadline=None)
 @given(vectors, st.integers(0, 2**32), st.floats(0, 1e3))
 def test_soft_thresholding_moves_no_further_than_its_argument(t, seed, a):
     moved = t + np.random.default_rng(seed).normal(size=t.size)
@@ -42,7 +41,7 @@ def test_soft_thresholding_moves_no_further_than_its_argument(t, seed, a):
     assert (change <= np.abs(moved - t) * (1 + 1e-9) + 1e-9 * np.abs(t)).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2]), st.floats(1e-6, 1e6), st.booleans())
 def test_clipped_rows_are_within_the_bound_and_point_the_same_way(seed, order, bound, is_sparse):
     rng = np.random.default_rng(seed)

@@ -28,7 +28,6 @@ from fedepm_fast.randomness import CounterRandomness, GivenRandomness
 LAWS = [LaplaceMechanism(total_epsilon=1.0), GaussianMechanism(total_epsilon=1.0)]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(0, 2**32))
 def test_packing_keeps_norms_and_comes_back(p, seed):
     rng = np.random.default_rng(seed)
@@ -39,7 +38,7 @@ def test_packing_keeps_norms_and_comes_back(p, seed):
     np.testing.assert_allclose(unpack(pack(a), p), a, rtol=1e-15)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2]), st.floats(1e-3, 1e3), st.booleans())
 def test_moments_are_those_of_rows_scaled_down_to_the_radius(seed, order, radius, is_sparse):
     rng = np.random.default_rng(seed)
@@ -55,7 +54,7 @@ def test_moments_are_those_of_rows_scaled_down_to_the_radius(seed, order, radius
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(0, 2**32), st.sampled_from([1, 2]), st.integers(1, 6), st.integers(1, 5),
     st.floats(1e-3, 1e3),

@@ -69,9 +69,9 @@ def test_the_noise_of_moments_spends_so_many_uploads(law, tmp_path):
     moves = moments_change(radius, [2], mechanism.order, p)[0]
     assert moves == pytest.approx(radius**2 / (1 if mechanism.order == 1 else np.sqrt(2)), rel=1e-4)
     assert scale == pytest.approx(moves * z / share, rel=1e-12)
-    # Cannot be seeded by design: fails once in a thousand million honest runs.
+    # Cannot be seeded by design: fails once in ten thousand million honest runs.
     unit, laplace = noise / scale, law is LaplaceMechanism
-    assert stats.kstest(unit, stats.laplace.cdf if laplace else stats.norm.cdf).pvalue > 1e-9
+    assert stats.kstest(unit, stats.laplace.cdf if laplace else stats.norm.cdf).pvalue > 1e-10
     assert one.spent[:2] == (MOMENTS, MOMENTS + ROUNDS)
     assert one.spent.epsilon == pytest.approx(mechanism.compose(1 / z, MOMENTS))
     for tau in range(ROUNDS):
@@ -186,7 +186,7 @@ def perform(one: PrivateClient, event: str, number: float, tau: int) -> bytes:
 
 
 @given(st.lists(EVENT, min_size=1, max_size=8), st.integers(1, 60))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_a_kill_at_any_moment_spends_nothing_twice(events, calls):
     """What goes out is told through a pipe, before the process is killed somewhere."""
     steps, tau = [], -1
@@ -280,4 +280,4 @@ def test_the_server_has_coordinates_of_what_clients_sent(tmp_path):
     values, scales = (np.array(part) for part in zip(*sent, strict=True))
     back = coordinates(values, scales, DATA.client_sizes, 2)
     a = DATA.features
-    np.testing.assert_allclose(back @ (a.T @ a / len(a)) @ back, np.eye(N), atol=1e-5)
+    np.testing.assert_allclose(back @ (a.T @ a / len(a)) @ back, np.eye(N), atol=1e-4)

@@ -16,10 +16,10 @@ from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, release, re
 
 @pytest.mark.parametrize("law, cdf", [("laplace", stats.laplace.cdf), ("gaussian", stats.norm.cdf)])
 def test_noise_has_the_law_and_the_scale(law, cdf):
-    # Cannot be seeded by design: fails once in a thousand million honest runs.
+    # Cannot be seeded by design: fails once in ten thousand million honest runs.
     w = np.linspace(-3, 3, 2000)
     noise = (release(w, 0.25, law) - w) / 0.25
-    assert stats.kstest(noise, cdf).pvalue > 1e-9
+    assert stats.kstest(noise, cdf).pvalue > 1e-10
     assert not np.array_equal(release(w, 0.25, law), release(w, 0.25, law))
 
 
@@ -29,7 +29,7 @@ def test_noise_has_the_law_and_the_scale(law, cdf):
     st.integers(1, 10**6),
     st.sampled_from(["laplace", "per round", "gaussian"]),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_all_uploads_spend_no_more_than_the_budget_by_opendps_account(s, budget, uploads, law):
     """In exact arithmetic: floats are rationals."""
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))

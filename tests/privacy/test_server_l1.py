@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from problems import small_data
 from scipy.special import ndtri
@@ -53,7 +53,6 @@ def test_points_without_noise_have_none(rng):
         np.testing.assert_array_equal(point(other, Z, scale), point(plain, Z, scale))
 
 
-@settings(deadline=None)
 @given(st.floats(1e-100, 1e100), st.floats(0.0, 1e3), st.integers(0, 10**6))
 def test_the_point_scales_with_uploads_and_noise(factor, noise_l1, seed):
     rng = np.random.default_rng(seed)

@@ -50,7 +50,6 @@ def path(tmp_path):
     return path
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(width=64), max_size=30), max_size=4))
 def test_histories_keep_every_bit(columns):
     history = {f"c{i}": np.array(values, dtype=float) for i, values in enumerate(columns)}
@@ -187,7 +186,7 @@ RELATIONS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operat
              ">": operator.gt, ">=": operator.ge}  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(WORDS, WORDS, st.sampled_from([-1, 1]), WORDS), min_size=1, max_size=6),
     st.one_of(

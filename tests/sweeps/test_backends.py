@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_sweeps import SMALL, small_sweep, timeless
 
@@ -145,7 +145,6 @@ def test_workers_of_another_version_are_refused():
 # Plans --------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 3), max_size=200),
     st.lists(st.floats(1e-4, 3), min_size=4, max_size=4),

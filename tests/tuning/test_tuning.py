@@ -69,7 +69,7 @@ def clients_labels(draw):
     return FederatedData(features, np.array(labels, float), np.array(sizes))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(clients_labels(), st.integers(2, 5), st.integers(0, 2**64 - 1))
 def test_folds_hold_every_client_or_record_out_once(data, folds, seed):
     if folds <= data.n_clients:
