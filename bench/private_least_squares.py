@@ -17,8 +17,7 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 from fedepm_fast import FederatedData
-from fedepm_fast.mechanisms import LaplaceMechanism
-from fedepm_fast.mechanisms._moments import mean_moments, simulate_moments
+from fedepm_fast.mechanisms import LaplaceMechanism, mean_moments, simulate_moments
 from fedepm_fast.privacy import GaussianMechanism, plan
 from fedepm_fast.randomness import CounterRandomness
 

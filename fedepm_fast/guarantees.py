@@ -152,7 +152,7 @@ class ReleasedRun:
 
         The file appears complete or not at all.
         """
-        write_json(path, _FORMAT, {**asdict(self), "x": self.x.tolist()})
+        write_json(path, {"format": _FORMAT, **asdict(self), "x": self.x.tolist()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReleasedRun:

@@ -89,6 +89,7 @@ def record_of(made: PrivatePlan) -> dict[str, Any]:
         "clients": len(made.client_sizes), "rows": int(made.client_sizes.sum()),
         "columns": made.n_features, "rounds": made.rounds, "kept": made.kept, "trust": made.trust,
         "honest": made.honest, "level": made.level, "deviation": made.deviation, "rise": made.rise,
+        "short": made.short,
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._common.validation import check_array, check_finite, check_real
 from ..algorithms import Algorithm, Size
 from ..kernels import _boundary as boundary
+from ..mechanisms._release import LARGEST_SCALE, LEAST_SCALE
 
 Array = NDArray[Any]
 
@@ -86,7 +87,7 @@ def scale_fault(algorithm: Algorithm, scale: Any) -> str:
     if algorithm.mechanism is None:
         return "" if scale is None else f"scale must be None without a mechanism, got {scale!r}"
     try:
-        check_real("scale", scale, low=0.0, open_low=True)
+        check_real("scale", scale, low=LEAST_SCALE, high=LARGEST_SCALE)
     except (TypeError, ValueError) as error:
         return str(error)
     return ""

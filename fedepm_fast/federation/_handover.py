@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,20 @@ from ._ledger import Entry, Ledger
 
 #: Of a budget that is nothing: the noise without what was spent before, over that with it. What
 #: the rounding of a spent budget leaves is less.
-_LEAST = 1e-4
+LEAST_SHARE = 1e-4
+
+
+class Spent(NamedTuple):
+    """What a private client has spent, and may spend."""
+
+    uploads: int
+    """Made so far; second moments count as ``mechanism.moments`` of them."""
+    planned: int
+    """At most."""
+    epsilon: float
+    """Spent so far."""
+    total: float
+    """Spent after all of them."""
 
 
 def settle(mechanism: Mechanism, uploads: int, after: Path | None, to: Path) -> dict[str, Any]:
@@ -40,7 +53,7 @@ def settle(mechanism: Mechanism, uploads: int, after: Path | None, to: Path) -> 
         if (most := mechanism.total_epsilon) is not None:
             delta, method = how(mechanism)
             z = spent.multiplier(mechanism.law.name, uploads, most, delta, method=method)
-        if whole < _LEAST * z:
+        if whole < LEAST_SHARE * z:
             raise ArgumentValueError(
                 "after",
                 f"must leave something of total_epsilon = {most:g} at delta = {delta:g}, got a "

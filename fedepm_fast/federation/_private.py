@@ -6,47 +6,25 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._common.extras import require
 from .._common.validation import check_array, check_int
+from .._private_checks import check_objective, check_run
 from ..algorithms import FedEPM
 from ..data import FederatedData
 from ..mechanisms import Account, check_coordinates
 from ..objectives import Objective
-from ..private_runs import check_objective, check_run
 from ..runner import make_problem
 from ._checks import check_point, resolve
-from ._handover import account, before, how, multiplier, settle
+from ._handover import Spent, account, before, how, multiplier, settle
 from ._ledger import LARGEST_JUMP, Entry, Ledger, UploadRefused, jump_fault
-from ._private_rows import PrivateRows
+from ._private_rows import PrivateRows, Upload
 
 Array = NDArray[Any]
-
-
-class Upload(NamedTuple):
-    """What a private client sends."""
-
-    values: Array
-    """Shape (n,), of the dtype of the server's point; second moments (p*(p+1)/2,), packed."""
-    scale: float | None
-    """Of its noise; None for a first upload, which has none."""
-
-
-class Spent(NamedTuple):
-    """What a private client has spent, and may spend."""
-
-    uploads: int
-    """Made so far; second moments count as ``mechanism.moments`` of them."""
-    planned: int
-    """At most."""
-    epsilon: float
-    """Spent so far."""
-    total: float
-    """Spent after all of them."""
 
 
 class PrivateClient:

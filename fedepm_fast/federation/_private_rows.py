@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,15 @@ Array = NDArray[Any]
 
 #: The number of the only client, in a problem of its own.
 ALONE = np.zeros(1, np.intp)
+
+
+class Upload(NamedTuple):
+    """What a private client sends."""
+
+    values: Array
+    """Shape (n,), of the dtype of the server's point; second moments (p*(p+1)/2,), packed."""
+    scale: float | None
+    """Of its noise; None for a first upload, which has none."""
 
 
 class PrivateRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -78,6 +79,7 @@ class Rounds(Generic[Kept, OneRound]):
         #: Selected clients whose answer was accepted, or refused, in this round.
         self._accepted: dict[int, Kept] = {}
         self._refused: set[int] = set()
+        self._rejections: Counter[int] = Counter()
 
     def __enter__(self) -> Self:
         return self
@@ -108,11 +110,22 @@ class Rounds(Generic[Kept, OneRound]):
     # Answers ----------------------------------------------------------------------------
 
     def reject(self, client: Any, fault: str) -> bool:
-        """Log that something of `client` is not used, and why; False."""
+        """Log that something of `client` is not used, and why, and count it; False."""
+        if not self._unknown(client):
+            self._rejections[int(client)] += 1
+        self._warn(client, fault)
+        return False
+
+    @property
+    def rejections(self) -> dict[int, int]:
+        """How often something that a client sent was not used, since this server was made, of
+        those of whom anything was not."""
+        return dict(sorted(self._rejections.items()))
+
+    def _warn(self, client: Any, fault: str) -> None:
         if self._open is not None and is_int(client):
             self._refused.add(int(client))
         log.warning("round %d: client %s rejected: %s", self.tau, client, fault)
-        return False
 
     def leave(self, client: int) -> None:
         """Forget what a member sent; it may join again. A round that is open goes on."""
@@ -135,7 +148,7 @@ class Rounds(Generic[Kept, OneRound]):
             raise RuntimeError("no round is open")
         for client in self._open.clients.tolist():
             if client not in self._accepted and client not in self._refused:
-                self.reject(client, "no reply in time")
+                self._warn(client, "no reply in time")
         return self._open
 
     def _forget(self, client: int) -> None:

@@ -26,10 +26,10 @@ from ..participation import order_of_rows
 from ..randomness import CounterRandomness
 from ._alone import alone, told_by
 from ._checks import check_point, check_shared, resolve, told_fault
-from ._handover import ledger_account
+from ._handover import Spent, ledger_account
 from ._ledger import LARGEST_JUMP, UploadRefused, jump_fault
-from ._private import PrivateClient, Spent, Upload
-from ._private_rows import ALONE
+from ._private import PrivateClient
+from ._private_rows import ALONE, Upload
 
 __all__ = [
     "Client",

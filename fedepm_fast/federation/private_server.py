@@ -14,6 +14,7 @@ from .._common.files import remove_drafts
 from .._common.validation import ArgumentValueError
 from ..mechanisms import packed_size
 from ._checks import scale_fault, upload_fault
+from ._plausible import Planned, largest_at_first
 from ._rounds import Round
 from .server import Server
 
@@ -30,6 +31,10 @@ class PrivateServer(Server):
     settles in which coordinates the rounds are; it keeps the points of the last ones, of which the
     model is the mean, in the columns. With what clients sent in hand this is post-processing: what
     it does concerns no guarantee.
+
+    The plan tells how far an honest client's upload can be from the point of the round, and what
+    scale its noise can have: what is beyond is rejected, named and counted, and the round goes on
+    without it. A client that lies within that is one of `aggregation`'s, not an end of the rounds.
 
     Parameters
     ----------
@@ -58,7 +63,7 @@ class PrivateServer(Server):
             raise ArgumentValueError(
                 "plan", "must be without bounds: private clients send no means of columns"
             )
-        self.plan = plan
+        self.plan, self._planned = plan, Planned(plan)
         self._sent: dict[int, tuple[Array, float]] = {}
         self._back: Array | None = None
         n = plan.n_features * plan.objective.n_outputs
@@ -100,6 +105,7 @@ class PrivateServer(Server):
             or ("the coordinates are settled" if self.settled else "")
             or upload_fault(values, packed_size(self.plan.n_features), np.dtype(np.float64), None)
             or scale_fault(self.algorithm, scale)
+            or self._planned.moments_fault(client, values, scale or 0.0)
         )
         if fault:
             return self.reject(client, fault)
@@ -202,6 +208,14 @@ class PrivateServer(Server):
         self._back, self._points = back, points
         if header["tau"] < self.tau:
             self._keep()
+
+    def _unlikely(self, client: int, upload: Array, scale: float | None) -> str:
+        x = self._last_point
+        if x is None:  # as the last round began, or the plan's start
+            x = self._points[-1] if len(self._points) else np.zeros_like(upload)
+        # Who joins sends a point of the server's, or what it made of one, of any round before.
+        spread = 0.0 if self._members[client] else largest_at_first(x)
+        return self._planned.upload_fault(client, upload, scale, x, spread, self._back)
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "plan": list(self.plan.settings)}

@@ -29,6 +29,7 @@ from ..randomness import CounterRandomness
 from ._checks import resolve, scale_fault, told_fault, upload_fault
 from ._folder import Event
 from ._memory import Memory, Shared
+from ._plausible import largest_private, largest_upload
 from ._rounds import Round, Rounds, frozen
 from ._server_state import Uploads
 from .aggregation import aggregate
@@ -65,9 +66,12 @@ class Server(Rounds[float, Round]):
         Whether `join` and `leave` wait for the disk.
     largest : float, optional
         Uploads with an entry beyond this in absolute value are rejected: one client that sends
-        1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large. So does, where
-        uploads weigh by their inverse variance, one that claims to have hardly any noise; or one
-        that tells a weight or a learning rate that is not its own, which the server cannot know.
+        1e300 shifts the mean, and with it ENS, unless `lam / eta` is as large. By default that is
+        2**40 times the larger of 1 and the server's point; with a mechanism as many scales of the
+        noise, beyond which an honest client uploads nothing. So no upload ends the rounds of the
+        others, but far less still shifts their mean. So does, where uploads weigh by their inverse
+        variance, one that claims to have hardly any noise; or one that tells a weight or a learning
+        rate that is not its own, which the server cannot know.
     threads : int, optional
         Of the aggregation; the same bits for any number.
 
@@ -220,11 +224,14 @@ class Server(Rounds[float, Round]):
     def receive(self, tau: int, client: int, upload: Any, *, scale: float | None = None) -> bool:
         """A selected client's upload of round `tau`; whether it was accepted.
 
-        With a mechanism `scale` is that of its noise. A fault is logged with the client's name,
-        and the client's last upload stays.
+        With a mechanism `scale` is that of its noise. A fault is logged with the client's name and
+        counted in `rejections`, and the client's last upload stays.
         """
         fault = (
-            self._stale(tau, client) or self._fault(upload) or scale_fault(self.algorithm, scale)
+            self._stale(tau, client)
+            or scale_fault(self.algorithm, scale)
+            or self._fault(upload, scale)
+            or self._unlikely(int(client), upload, scale)
         )
         if fault:
             return self.reject(client, fault)
@@ -268,9 +275,13 @@ class Server(Rounds[float, Round]):
         has been one before sends its last upload, and the `scale` of its noise. `told` are its
         numbers of the algorithm's `tells`, if there are such: ``Client.told``.
         """
-        fault = self._not_new(client) or self._fault(upload) or told_fault(self.algorithm, told)
-        if not fault and scale is not None:
-            fault = scale_fault(self.algorithm, scale)
+        fault = (
+            self._not_new(client)
+            or (scale_fault(self.algorithm, scale) if scale is not None else "")
+            or self._fault(upload, scale)
+            or self._unlikely(int(client), upload, scale)
+            or told_fault(self.algorithm, told)
+        )
         if fault:
             return self.reject(client, fault)
         for name in self.algorithm.tells:
@@ -320,8 +331,27 @@ class Server(Rounds[float, Round]):
 
     # Faults -----------------------------------------------------------------------------
 
-    def _fault(self, upload: Any) -> str:
-        return upload_fault(upload, self._shape[1], self.dtype, self.largest)
+    def _fault(self, upload: Any, scale: float | None) -> str:
+        most = self._most(scale) if self.largest is None else self.largest
+        return upload_fault(upload, self._shape[1], self.dtype, most)
+
+    def _most(self, scale: float | None) -> float:
+        """The largest entry of an upload, where nobody has said it."""
+        if scale is not None:
+            assert self.algorithm.mechanism is not None
+            return largest_private(self.algorithm.mechanism, scale)
+        return largest_upload(self._last_point)
+
+    @property
+    def _last_point(self) -> Array | None:
+        """The point of the open round, or the next one's if it is known."""
+        if self._open is not None:
+            return self._open.x
+        return None if self._next is None else self._next[0]
+
+    def _unlikely(self, client: int, upload: Array, scale: float | None) -> str:
+        """Why no honest client sends such an upload, which is well-formed."""
+        return ""
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -9,16 +9,13 @@ from typing import Any
 
 from .._common.parameters import parameters
 from .._common.validation import check_choice, check_parameters
-from ._account import Account, recorded
+from ._account import Account
 from ._base import MECHANISMS, Law, Mechanism, at_least
 from ._columns import Columns
 from ._composition import Spending
+from ._coordinates import check_coordinates, coordinates, in_coordinates, mean_moments
 from ._moments import (
-    check_coordinates,
     client_moments,
-    coordinates,
-    in_coordinates,
-    mean_moments,
     moments_change,
     pack,
     packed_size,
@@ -27,6 +24,7 @@ from ._moments import (
 )
 from ._paper import PaperNoise
 from ._release import release, release_scale
+from ._releases import recorded
 from ._sensitivity import (
     FOR_ROUNDING,
     LARGEST,

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._common.extras import require
-from .._common.json_files import read_json, write_json
-from .._common.validation import (
-    ArgumentValueError,
-    check_array,
-    check_choice,
-    check_int,
-    check_real,
-)
-from ._base import MECHANISMS, RELATIONS, Mechanism, at_least
+from .._common.validation import check_array, check_choice, check_int, check_real
+from ._base import RELATIONS, at_least
 from ._composition import (
-    LARGEST,
-    Spending,
     basic_delta,
     basic_epsilon,
     gaussian_mu,
@@ -33,22 +21,17 @@ from ._composition import (
     total,
     up,
 )
+from ._releases import Releases
 from .gaussian import gaussian_epsilon
 
-if TYPE_CHECKING:
-    from ..result import Result
-
-LAWS = ("gaussian", "laplace")
 METHODS = ("basic", "pld")
 
-#: Of the files; newer ones are refused.
-_FORMAT = 1
 #: Share of a multiplier by which a search by privacy loss distributions may end above it.
 _PLD_SLACK = 1e-3
 
 
 @dataclass(frozen=True)
-class Account:
+class Account(Releases):
     """What the releases of one client tell, together, about each record of its own.
 
     Accounts are values: `add` and ``+`` give new ones, and the order does not matter. What is in
@@ -83,93 +66,6 @@ class Account:
     are distributed, rounded up to a grid: many of them tell less than their sum. The smaller of
     both is returned.
     """
-
-    spent: tuple[Spending, ...] = ()
-    neighbours: str = "record"
-
-    def __post_init__(self) -> None:
-        check_choice("neighbours", self.neighbours, RELATIONS)
-        kinds: Counter[tuple[str, float]] = Counter()
-        for law, multiplier, uploads in self.spent:
-            z = check_real("multiplier", multiplier, low=1 / LARGEST)
-            kinds[check_choice("law", law, LAWS), z] += check_int("uploads", uploads)
-        found = sorted(Spending(*kind, count) for kind, count in kinds.items() if count)
-        object.__setattr__(self, "spent", tuple(found))
-
-    # What is added ------------------------------------------------------------------------
-
-    def add(self, law: str, multiplier: float, uploads: int = 1) -> Account:
-        """This account and so many uploads more.
-
-        Parameters
-        ----------
-        law : {"laplace", "gaussian"}
-            By the method ``"basic"``, whatever is epsilon-private without a delta counts as a
-            Laplace upload of multiplier ``1/epsilon``.
-        multiplier : float
-            Scale of the noise over the sensitivity, at least 1e-15.
-        uploads : int
-            At least 0.
-
-        Raises
-        ------
-        ValueError, TypeError
-            Naming the argument.
-        """
-        return self + Account((Spending(law, multiplier, uploads),), self.neighbours)
-
-    def __add__(self, other: Account) -> Account:
-        if not isinstance(other, Account):
-            return NotImplemented
-        kinds = {each.neighbours for each in (self, other) if each.spent}
-        return Account((*self.spent, *other.spent), "client" if kinds == {"client"} else "record")
-
-    @classmethod
-    def of(cls, mechanism: Mechanism, multiplier: float, uploads: int) -> Account:
-        """What uploads of a mechanism spend, of which second moments are the first.
-
-        Parameters
-        ----------
-        mechanism : Mechanism
-            Of a built-in law. Its budget does not matter here.
-        multiplier : float
-            Of each upload, of `Mechanism.noise_multipliers`.
-        uploads : int
-            0, or a number that ``mechanism.moments`` are counted in.
-        """
-        law, first = mechanism.law.name, min(mechanism.moments, uploads)
-        spent = [Spending(law, multiplier, uploads - first)]
-        if first:  # by their law, one release of as much spends more than as many uploads
-            spent.append(Spending(law, mechanism.one_release(multiplier, first), 1))
-        return cls(tuple(spent), mechanism.neighbours)
-
-    @classmethod
-    def of_run(cls, result: Result, client: int) -> Account:
-        """What a client spent in a private run, its second moments included.
-
-        Parameters
-        ----------
-        result : Result
-            Of a run with a guarantee: the account holds against whom it does, if what it assumes
-            is so.
-        client : int
-            From 0.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If it is no such run, or has no such client.
-        """
-        if result.guarantee.startswith("none"):
-            raise ArgumentValueError(
-                "result", f"must be a run with a privacy guarantee, this one has {result.guarantee}"
-            )
-        privacy = result.settings["privacy"]
-        if "multipliers" not in privacy:
-            raise ArgumentValueError("result", "must be of clients, and of this version")
-        i = check_int("client", client, high=len(privacy["multipliers"]) - 1)
-        mechanism = recorded(result.algorithm["mechanism"])
-        return cls.of(mechanism, privacy["multipliers"][i], privacy["uploads"][i])
 
     # What it amounts to -------------------------------------------------------------------
 
@@ -316,7 +212,7 @@ class Account:
             return 0.0
         return min(total_epsilon, 1 / z if law == "laplace" else gaussian_epsilon(z, delta))
 
-    # Words and files ----------------------------------------------------------------------
+    # Words --------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         if math.isfinite(self.epsilon()):
@@ -331,35 +227,3 @@ class Account:
                 f"mu {at_least(self.mu)}, rho {at_least(self.rho)}",
             ]
         )
-
-    def describe(self) -> dict[str, Any]:
-        """It as plain values, of which `from_record` makes it again."""
-        return {"neighbours": self.neighbours, "spent": [list(each) for each in self.spent]}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Account:
-        """What `describe` told of."""
-        return cls(tuple(Spending(*each) for each in record["spent"]), record["neighbours"])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to one file of JSON, complete or not at all, in which every float is exact."""
-        write_json(path, _FORMAT, self.describe())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Account:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If it is something else, is damaged, or was written by a newer version.
-        """
-        return read_json(path, _FORMAT, cls.from_record, "an account")
-
-
-def recorded(described: Mapping[str, Any]) -> Mechanism:
-    """The mechanism that `Mechanism.describe` told of."""
-    options = dict(described)
-    return MECHANISMS[options.pop("name")](**options)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.files import replacing
+from .._common.json_files import read_json, write_json
 from ..preparation import as_table
 from ._coefficients import Coefficients
 from ._inference import Inference
@@ -235,9 +233,7 @@ class Model(Coefficients):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON; the file appears complete or not at all."""
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        with replacing(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
@@ -250,21 +246,9 @@ class Model(Coefficients):
         ValueError
             If it is no model, is damaged, or was written by a newer version.
         """
-        from ._saving import FORMAT, VERSION
+        from ._saving import VERSION, version_of
 
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"no model at {path}")
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            version = record["version"] if record["format"] == FORMAT else 0
-            if version <= VERSION:
-                return cls.from_dict(record)
-        except (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
-            raise ValueError(
-                f"{path} is not a complete model file, as Model.save writes it"
-            ) from None
-        raise ValueError(f"{path} has version {version}, this fedepm_fast reads up to {VERSION}")
+        return read_json(path, VERSION, cls.from_dict, "a model", version_of)
 
 
 #: What `Model.score` is of classes, and of numbers.

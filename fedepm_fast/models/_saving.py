@@ -51,6 +51,13 @@ def to_dict(model: Model) -> dict[str, Any]:
     }
 
 
+def version_of(record: Mapping[str, Any]) -> Any:
+    """The version of a model's dict, or ValueError if it is of no model."""
+    if not isinstance(record, Mapping) or record.get("format") != FORMAT:
+        raise ValueError("this is no model of fedepm_fast")
+    return record["version"]
+
+
 def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a model of such a dict holds, but for the comparison.
 
@@ -59,11 +66,9 @@ def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
     ValueError
         If it is of no model, or of a newer version.
     """
-    if not isinstance(record, Mapping) or record.get("format") != FORMAT:
-        raise ValueError("this is no model of fedepm_fast")
-    if record["version"] > VERSION:
+    if (version := version_of(record)) > VERSION:
         raise ValueError(
-            f"this model has version {record['version']}, this fedepm_fast reads up to {VERSION}"
+            f"this model has version {version}, this fedepm_fast reads up to {VERSION}"
         )
     told = dict(record["objective"])
     weights = told.pop("weights", None)

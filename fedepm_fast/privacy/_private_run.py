@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.validation import ArgumentValueError
+from .._private_checks import check_run
 from ..callbacks import Callback, RoundInfo
 from ..data import FederatedData
 from ..mechanisms import in_coordinates, simulate_moments
 from ..participation import clients_per_round
-from ..private_runs import check_run, fresh_seed, participations, problem_in
+from ..private_runs import fresh_seed, participations, problem_in
 from ..randomness import CounterRandomness
 from ..result import DivergenceWarning, Result
 from ..runner import make_problem, run

@@ -33,6 +33,22 @@ class Settings(NamedTuple):
     """Least eigenvalue of second moments, over the largest that their noise alone has."""
 
 
+#: Curvature of the loss along a margin where most rows are, beside its bound.
+TYPICAL = 0.6
+
+
+def pace(settings: Settings) -> float:
+    """Share of the way to the optimum that a round goes, along directions of typical curvature:
+    clipped records weigh less."""
+    return TYPICAL * min(1.0, settings.clip) / settings.theta
+
+
+def way_left(settings: Settings) -> float:
+    """Share of the way that is left in the mean of the last points, but for their noise."""
+    last = np.arange(settings.rounds - settings.kept, settings.rounds) + 1
+    return float(np.mean((1 - pace(settings)) ** last))
+
+
 #: Up to so much noise (sd) in the means of columns that bounds have brought to [-1, 1], of which
 #: they leave a deviation of about 1/2, these are worth an upload, and no more than one, by
 #: ``scripts/column_settings.py``.

@@ -82,6 +82,10 @@ def expected(plan: PrivatePlan) -> str:
     elif plan.objective.task != "regression":
         lost = _ACCURACY * plan.rise
         text += f", and costs {f'roughly {lost:.1%} of' if lost >= 5e-4 else 'hardly any'} accuracy"
+    if plan.left is None and not _whole(plan) and plan.short > 1.1 * plan.rise:
+        text += (
+            f"; with what its rounds leave of the way it ends {plan.short:.2g} above the optimum"
+        )
     if plan.left is not None:
         mean, worst = plan.left
         text += (
@@ -94,7 +98,7 @@ def expected(plan: PrivatePlan) -> str:
 
 def _drowned(plan: PrivatePlan) -> bool:
     """Whether little of a signal is left."""
-    left = SIGNAL * plan.left[0] if plan.left is not None else 0.0
+    left = SIGNAL * plan.left[0] if plan.left is not None else plan.short
     return max(plan.rise, left) > TOO_MUCH
 
 

@@ -26,6 +26,7 @@ from .._common.validation import (
     check_int,
     check_real,
 )
+from .._private_checks import check_bounds, check_objective
 from ..algorithms import FedEPM
 from ..algorithms.fedepm import BY_NOISE
 from ..losses import REGULARIZERS, Objective, as_objective
@@ -34,11 +35,12 @@ from ..losses.least_squares import LeastSquares
 from ..mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism
 from ..mechanisms._moments import DEVIATION
 from ..participation import clients_per_round
-from ..private_runs import check_bounds, check_objective
 from ._location import noise_l1_for, noise_left
 from ._settings import (
+    TYPICAL,
     Settings,
     largest_residual,
+    pace,
     settings_for,
     settings_for_clients,
     short_of_clients,
@@ -51,8 +53,6 @@ Array = NDArray[np.float64]
 
 #: The penalty of the local steps beside eta: as good as none.
 _MU0 = 1e-9
-#: Curvature of the loss along a margin where most rows are, beside its bound.
-_TYPICAL = 0.6
 #: Deviation of clients' mean gradients, in each of whitened columns, that weights reckon with: a
 #: fifth of what that of a single row is at most.
 _APART = 0.1
@@ -189,9 +189,9 @@ def plan(
     # much more slowly.
     each = upload * share * clip / unit / (1 if whole else chosen.theta * curvature)
     # Moves that are clipped hardly bring it back.
-    left = 0.9 if whole else 1 - _pace(chosen)
+    left = 0.9 if whole else 1 - pace(chosen)
     deviation = each * _of_average(left, chosen.rounds, chosen.kept)
-    rise = curvature * _TYPICAL / 2 * n * loss.n_outputs * deviation**2
+    rise = curvature * TYPICAL / 2 * n * loss.n_outputs * deviation**2
     if whole:  # nor do they lead to the optimum
         rise = SIGNAL * short_of_clients(mechanism.order, level)
     return PrivatePlan(
@@ -215,12 +215,6 @@ def _mean_noise(
     weights = (1 / noise) ** BY_NOISE.get(aggregation, 0.0)
     in_mean = DEVIATION[mechanism.order] * float(np.linalg.norm(weights * noise) / weights.sum())
     return aggregation, weights, in_mean * noise_left(mechanism, weights, noise)
-
-
-def _pace(settings: Settings) -> float:
-    """Share of the way to the optimum that a round goes, along directions of typical curvature:
-    clipped records weigh less."""
-    return _TYPICAL * min(1.0, settings.clip) / settings.theta
 
 
 def _objective(objective: str | Objective) -> Objective:

@@ -183,7 +183,8 @@ def tradeoff(
                     "neighbours": neighbours, "trial": trial, "seed": seed + trial,
                     "mean_objective": f, "accuracy": result.accuracy,
                     "closed": (start - f) / (start - of_split["optimum"]), **of_split,
-                    "expected_rise": made.rise, "rounds": made.rounds, "kept": made.kept,
+                    "expected_rise": made.rise, "expected_short": made.short,
+                    "rounds": made.rounds, "kept": made.kept,
                     "moments": made.mechanism.moments, "clip": made.mechanism.clip,
                     "guarantee": result.guarantee,
                 }

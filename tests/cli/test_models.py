@@ -257,7 +257,7 @@ def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path):
         (("--sample-weight", "weight"), "--sample-weight must be a column of the table"),
         (("--out", "missing/model.json"), "--out must be a file to write to"),
         (("--plot", "model.gif"), "--plot's suffix must be one of"),
-        (("--start", "nothing.json"), "no model at nothing.json"),
+        (("--start", "nothing.json"), "no file of a model at nothing.json"),
         (("--encoding", "utf-99"), "--encoding must be one that Python knows"),
         (("--na", "x", "--format", "parquet"), "--na is for csv files"),
     ],
@@ -321,9 +321,9 @@ def test_a_kind_of_errors_that_cannot_be_had(capsys, folder):
 def test_files_that_are_not_what_they_should_be(capsys, folder, tmp_path):
     for command in ("predict", "evaluate"):
         code, _, err = fedepm(capsys, command, tmp_path / "m.json", folder / "new.csv")
-        assert code == 2 and err.startswith("error: no model at")
+        assert code == 2 and err.startswith("error: no file of a model at")
         code, _, err = fedepm(capsys, command, folder / "new.csv", folder / "new.csv")
-        assert code == 2 and "is not a complete model file" in err
+        assert code == 2 and "is not a complete file of a model" in err
         code, _, err = fedepm(capsys, command, folder / "model.json", tmp_path / "new.csv")
         assert code == 2 and err.startswith("error: no data file at")
     (tmp_path / "few.csv").write_text("age,sex\n50,f\n")

@@ -81,7 +81,7 @@ def test_a_saved_model_is_the_same_model(tmp_path, loss):
 
 def test_files_that_are_no_models(tmp_path):
     path = tmp_path / "model.json"
-    with pytest.raises(FileNotFoundError, match="no model at"):
+    with pytest.raises(FileNotFoundError, match="no file of a model at"):
         Model.load(path)
     table = columns_for(hospitals(100), "logistic")
     fit(table, "outcome", "hospital").save(path)
@@ -92,10 +92,12 @@ def test_files_that_are_no_models(tmp_path):
         json.dumps({**record, "w": [[1.0]]}), json.dumps({**record, "format": "other"}),
     ):  # fmt: skip
         path.write_text(text)
-        with pytest.raises(ValueError, match=r"model\.json is not a complete model file"):
+        with pytest.raises(
+            ValueError, match=r"model\.json is not a complete file of a model, as save"
+        ):
             Model.load(path)
     path.write_text(json.dumps({**record, "version": 2}))
-    with pytest.raises(ValueError, match="has version 2, this fedepm_fast reads up to 1"):
+    with pytest.raises(ValueError, match="has format 2, this version of fedepm_fast reads up to 1"):
         Model.load(path)
     with pytest.raises(FileNotFoundError, match="no folder"):
         fit(table, "outcome").save(tmp_path / "missing" / "model.json")

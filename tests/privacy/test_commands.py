@@ -178,6 +178,7 @@ def test_a_plan_touches_no_data(capsys, monkeypatch):
     record = json.loads(out)
     pure = plan(1.0, sizes, 15, delta=0, client_weight="equal")
     assert code == 0 and record["rise"] == pure.rise and record["rounds"] == pure.rounds
+    assert record["short"] == pure.short > pure.rise
     assert record["algorithm"] == pure.algorithm.describe()
     code, out, _ = fedepm(capsys, *asked, "--neighbours", "client")
     assert code == 0 and out == f"{plan(1.0, sizes, 15, neighbours='client')}\n"
@@ -219,6 +220,22 @@ def test_a_plan_says_how_far_such_runs_went_on_synthetic_tables():
     assert plan(2.0, sizes, 10, objective="huber").left is None
     assert plan(2.0, sizes, 10, participation=0.5).left is None
     assert plan(2.0, sizes, 10, objective=Multinomial(0.0, classes=3), delta=0.0).left is None
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_more_noise_ends_further_above_the_optimum_whatever_the_rounds(delta):
+    made = [plan(e, np.full(100, 300), 14, delta=delta) for e in np.geomspace(0.02, 30, 16)]
+    short, rise = (np.array([getattr(each, name) for each in made]) for name in ("short", "rise"))
+    # Settings change at levels: three steps on, at 4.3 times the budget, it is always less.
+    assert (short[1:] < 1.1 * short[:-1]).all() and (short[3:] < short[:-3]).all()
+    assert (rise[1:] > 1.2 * rise[:-1]).any()  # fewer rounds have less noise, and end too soon
+    # About what such runs left on tables, of the same signal.
+    left = np.array([each.left[0] for each in made])
+    tried = left > 0.005
+    assert tried.sum() >= 10
+    assert (np.abs(np.log2(short[tried] / (0.15 * left[tried]))) < 1.3).all()
+    own = plan(1.0, np.full(100, 300), 14, settings=made[0].settings._replace(rounds=3, kept=1))
+    assert "with what its rounds leave of the way it ends" in " ".join(str(own).split())
 
 
 def test_whom_a_plan_trusts():

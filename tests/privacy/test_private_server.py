@@ -66,7 +66,7 @@ def one_round(server: PrivateServer, found: list[PrivateClient]) -> list[Any]:
 def test_it_ends_where_the_planned_run_ends(delta, moments, beta, tmp_path):
     asked = SETTINGS._replace(moments=moments)
     objective = Logistic(beta=beta, regularizer="beta")
-    of = planned(1e12 if delta else 1e8, delta=delta, settings=asked, objective=objective)
+    of = planned(1e13 if delta else 1e8, delta=delta, settings=asked, objective=objective)
     server, found = PrivateServer(of), clients(of, tmp_path)
     assert server.settled == (moments == 0)
     begin(server, found)
@@ -192,3 +192,38 @@ def test_what_is_on_the_disk_is_of_this_plan(tmp_path):
         pass
     with pytest.raises(ValueError, match="path holds a run with plan = None"):
         PrivateServer(of, path=tmp_path / "other")
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("neighbours", ["record", "client"])
+def test_a_client_that_lies_ends_nothing_and_is_named(delta, neighbours, tmp_path, caplog):
+    of = planned(5.0, delta=delta, neighbours=neighbours, client_weight="equal")
+    server, found = PrivateServer(of), clients(of, tmp_path)
+    for client, upload in [(0, np.full(P, 1e200)), (1, np.full(P, -2000.0))]:
+        assert not server.join(client, upload)
+    begin(server, found)
+    assert server.rejections == {0: 1, 1: 1}
+    q = packed_size(P)
+    if of.radius is not None:
+        other = PrivateServer(of)
+        sent = found[0].moments(of.radius)
+        for values, scale in [
+            (np.full(q, 1e200), sent.scale), (sent.values, 1e-140), (sent.values, 1e140),
+        ]:  # fmt: skip
+            assert not other.receive_moments(0, values, scale)
+        assert other.rejections == {0: 3} and other.receive_moments(0, *sent)
+    # Client 0 says what nobody can mean in every round, and last what it may just mean.
+    lies = [(1e200, 1.0), (1e15, 1.0), (-1e6, 1.0), (1e200, 1e190), (0.0, 1e-9), (1.0, 9e3)]
+    for tau, (size, factor) in enumerate(lies):
+        _, x, selected = server.open_round()
+        assert np.abs(x).max() < 1e6
+        for i in selected.tolist():
+            upload, scale = found[i].train(x, tau, **server.message(i))
+            if i == 0:
+                upload, scale = x + size * 5 * scale * factor, scale * factor
+            assert server.receive(tau, i, upload, scale=scale) == (i > 0 or tau == len(lies) - 1)
+        assert server.close_round().tolist() == [0, 1, 2, 3][tau < len(lies) - 1 :]
+    assert server.done and np.isfinite(server.model).all()
+    assert server.rejections == {0: 1 + len(lies) - 1, 1: 1}
+    for fault in ("upload must be at most", "upload must be within", "scale must be from"):
+        assert f"client 0 rejected: {fault}" in caplog.text
