@@ -85,6 +85,45 @@ def alone(name: str, work: Any) -> Any:
     return found
 
 
+def alone_with(path: str, c: float, height: int) -> Any:
+    """One process that has all of it in memory, and one that reads it block by block."""
+    whole = [np.load(path)]
+    solve(whole[0][:, :64], c)
+    expected = alone("one process, ens, in memory", lambda: solve(whole.pop(), c))
+    passes = 0
+
+    def blocks() -> Any:
+        nonlocal passes
+        passes += 1
+        z = np.load(path, mmap_mode="r")
+        return (np.array(z[i : i + height]) for i in range(0, len(z), height))
+
+    alone("one process, ens_blocks, of the file", lambda: ens_blocks(blocks, c))
+    print(f"{'':10} in {passes} passes")
+    return expected
+
+
+def on_workers(count: int, mode: str, limit: float, shape: Any, path: str, c: float) -> Any:
+    """`count` processes of so much memory."""
+    with distributed.LocalCluster(
+        n_workers=count, threads_per_worker=1, memory_limit=int(limit),
+        dashboard_address="127.0.0.1:0", silence_logs=50,
+    ) as cluster, distributed.Client(cluster) as client:  # fmt: skip
+        client.run(warm)
+        Z = array_of(made, *shape) if mode == "made" else array_of(read, *shape, path)
+        before, began = client.run(forget), time.perf_counter()
+        if mode == "persist":
+            Z = Z.persist()
+            distributed.wait(Z)
+            print(f"{'':10} persisted in {time.perf_counter() - began:.2f} s")
+            began = time.perf_counter()
+        found = ens(Z, c).compute()
+        seconds, most = time.perf_counter() - began, client.run(peak)
+        assert set(most) == set(before), "a worker was restarted"
+        report(f"{count} workers, {mode}", seconds, [(before[k], most[k]) for k in before], limit)
+        return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=2.0)
@@ -92,59 +131,33 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[2])
     parser.add_argument("--rows", type=int, default=50, help="clients of a block")
     parser.add_argument("-c", type=float, default=0.5)
-    parser.add_argument("--modes", nargs="+", default=["file", "persist"])
+    parser.add_argument("--modes", nargs="+", default=["alone", "file", "persist"])
+    parser.add_argument("--folder", help="where the file is, or will be and stay")
     given = parser.parse_args()
     m = given.clients
     n = int(given.gigabytes * 1e9 / 8 / m)
     size, shape = 8 * m * n, (m, n, given.rows, COLUMNS)
     print(f"{m} x {n:,} float64, {size / 2**20:.0f} MiB, blocks of {given.rows} x {COLUMNS:,}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/z.npy"
-        z = np.lib.format.open_memmap(path, "w+", np.float64, (m, n))
-        for i in range(0, m, given.rows):
-            for j in range(0, n, COLUMNS):
-                rows, columns = (i, min(i + given.rows, m)), (j, min(j + COLUMNS, n))
-                z[slice(*rows), slice(*columns)] = made(rows, columns)
-        z.flush()
-        del z
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(given.folder or temporary, f"{m}x{n}.npy")
+        if not path.exists():
+            z = np.lib.format.open_memmap(path, "w+", np.float64, (m, n))
+            for i in range(0, m, given.rows):
+                for j in range(0, n, COLUMNS):
+                    rows, columns = (i, min(i + given.rows, m)), (j, min(j + COLUMNS, n))
+                    z[slice(*rows), slice(*columns)] = made(rows, columns)
+            del z
+        dask.config.set({"temporary-directory": temporary, "distributed.admin.tick.limit": "1h"})
         warm()
-        whole = [np.load(path)]
-        solve(whole[0][:, :64], given.c)
-        expected = alone("one process, ens, in memory", lambda: solve(whole.pop(), given.c))
-        alone(
-            "one process, ens_blocks, of the file",
-            lambda: ens_blocks(np.load(path, mmap_mode="r"), given.c, block_rows=given.rows),
-        )
+        expected = None
+        if "alone" in given.modes:
+            expected = alone_with(str(path), given.c, given.rows)
         for workers in given.workers:
-            for mode in given.modes:
-                dask.config.set(
-                    {"temporary-directory": folder, "distributed.admin.tick.limit": "1h"}
-                )
-                limit = size / 4
-                with distributed.LocalCluster(
-                    n_workers=workers, threads_per_worker=1, memory_limit=int(limit),
-                    dashboard_address="127.0.0.1:0", silence_logs=50,
-                ) as cluster, distributed.Client(cluster) as client:  # fmt: skip
-                    client.run(warm)
-                    Z = array_of(made, *shape) if mode == "made" else array_of(read, *shape, path)
-                    began = time.perf_counter()
-                    if mode == "persist":
-                        Z = Z.persist()
-                        distributed.wait(Z)
-                        print(f"{'':10} persisted in {time.perf_counter() - began:.2f} s")
-                    before = client.run(forget)
-                    pids = set(before)
-                    began = time.perf_counter()
-                    found = ens(Z, given.c).compute()
-                    seconds = time.perf_counter() - began
-                    most = client.run(peak)
-                    assert set(most) == pids, "a worker was restarted"
-                    memory = [(before[k], most[k]) for k in pids]
-                    report(f"{workers} workers, {mode}", seconds, memory, limit)
-                    error = float(
-                        np.max(np.abs(found - expected) / np.maximum(1e-3, np.abs(expected)))
-                    )
-                    print(f"{'':10} largest relative difference {error:.1e}")
+            for mode in set(given.modes) - {"alone"}:
+                found = on_workers(workers, mode, size / 4, shape, str(path), given.c)
+                if expected is not None:
+                    error = np.abs(found - expected) / np.maximum(1e-3, np.abs(expected))
+                    print(f"{'':10} largest relative difference {error.max():.1e}")
 
 
 if __name__ == "__main__":

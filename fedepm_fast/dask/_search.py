@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -77,6 +79,7 @@ def _parts(block: Any, unit: float, weights: Any) -> Iterator[tuple[Array, Any]]
 @quiet
 def moments_of(block: Any, weights: Any, row: int, column: int, unit: float) -> Moments:
     """Sums of a block's rows and of their squares; ValueError if a number is not finite."""
+    block = block() if isinstance(block, Maker) else block
     sums, lost, squares = np.zeros((3, np.shape(block)[1]))
     for part, own in _parts(block, unit, weights):
         _add_sums(part, own, sums, lost, squares)
@@ -88,6 +91,7 @@ def moments_of(block: Any, weights: Any, row: int, column: int, unit: float) -> 
 
 def window_of(block: Any, weights: Any, unit: float, point: Array) -> Window:
     """A block's part of the answer for `point`."""
+    block = block() if isinstance(block, Maker) else block
     found = Window(np.zeros(len(point)), *np.full((2, len(point)), np.inf))
     np.negative(found.below, out=found.below)
     for part, own in _parts(block, unit, weights):
@@ -120,13 +124,23 @@ class Columns:
     def __init__(self, z: Any, start: int, weights: Any) -> None:
         self.start, self.m, self.weights = start, z.shape[0], weights
         keys = [key for row in z.__dask_keys__() for key in row]
-        self._graph = dict(z.__dask_optimize__(z.__dask_graph__(), keys))
-        #: Key, first row, and weights of each block that has some clients.
-        self._blocks, row = [], 0
-        for key, height in zip(keys, z.chunks[0], strict=True):
+        whole = z.__dask_graph__()
+        self._graph = dict(z.__dask_optimize__(whole, keys))
+        futures = _futures(dict(whole))
+        makers = None if futures else _apart(self._graph, keys)
+        if makers is not None:
+            self._graph = {}
+        # Dask leaves it to others to hold on to them.
+        needed = [keys, *(getattr(task, "dependencies", futures) for task in self._graph.values())]
+        names = futures.keys() & set(itertools.chain(*needed))
+        self._graph |= {name: futures[name] for name in names}
+        #: What gives each block that has some clients, its first row, and its clients' weights.
+        self._blocks: list[tuple[Any, int, Any]] = []
+        row = 0
+        for k, height in enumerate(z.chunks[0]):
             if height:
                 own = None if weights is None else weights[row : row + height]
-                self._blocks.append((key, row, own))
+                self._blocks.append((keys[k] if makers is None else makers[k], row, own))
             row += height
 
     def question(self, asked: Any, *arguments: Any, rows: bool = False) -> tuple[str, Any]:
@@ -136,9 +150,9 @@ class Columns:
         """
         name, graph = uuid.uuid4().hex, dict(self._graph)
         level = []
-        for k, (key, row, own) in enumerate(self._blocks):
+        for k, (block, row, own) in enumerate(self._blocks):
             level.append(f"{asked.__name__}-{name}-{k}")
-            graph[level[-1]] = (asked, key, own, *((row,) if rows else ()), *arguments)
+            graph[level[-1]] = (asked, block, own, *((row,) if rows else ()), *arguments)
         while len(level) > 1:
             above = []
             for k in range(0, len(level), FAN_IN):
@@ -146,6 +160,44 @@ class Columns:
                 graph[above[-1]] = (add, *level[k : k + FAN_IN])
             level = above
         return level[0], graph
+
+
+class Maker:
+    """Makes a block within the task that looks at it: no other one ever holds it."""
+
+    def __init__(self, graph: dict[Any, Any], key: Any) -> None:
+        self._graph, self._key = graph, key
+
+    def __call__(self) -> Any:
+        from dask.local import get_sync
+
+        return get_sync(self._graph, self._key)
+
+
+def _futures(graph: dict[Any, Any]) -> dict[Any, Any]:
+    """What of a graph is in the memory of a cluster."""
+    kind: Any = getattr(sys.modules.get("distributed"), "Future", ())
+    return {name: task for name, task in graph.items() if isinstance(task, kind)}
+
+
+def _apart(graph: dict[Any, Any], keys: list[Any]) -> list[Maker] | None:
+    """What makes each block, unless some have tasks in common."""
+    from dask.optimization import cull
+
+    found: list[Maker] = []
+    taken: set[Any] = set()
+    for key in keys:
+        needed, _ = cull(graph, [key])
+        tasks = {
+            name
+            for name, task in needed.items()
+            if isinstance(task, tuple) or callable(getattr(task, "func", None))
+        }
+        if tasks & taken:
+            return None
+        taken |= tasks
+        found.append(Maker(dict(needed), key))
+    return found
 
 
 @quiet

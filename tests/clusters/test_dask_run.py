@@ -157,8 +157,9 @@ def test_processes_one_of_which_dies():
     with distributed.Client(
         n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
     ) as client:
-        Z = da.from_array(z, chunks=(4, 50)).persist()
-        assert np.allclose(here.ens(Z, 0.5, weights=p).compute(), kernel(z, 0.5, weights=p), 1e-12)
+        for lazy in (da.from_array(z, chunks=(4, 50)), da.from_array(z, chunks=(30, 9))):
+            w = here.ens(lazy.persist().rechunk((4, 50)), 0.5, weights=p)
+            assert np.allclose(w.compute(), kernel(z, 0.5, weights=p), 1e-12)
         clients = here.Clients(pieces_of(problem.data, 3), client)
 
         def kill(info):
