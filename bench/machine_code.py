@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -228,7 +229,7 @@ def short(part: list[Loop]) -> str:
     """What innermost loops spill, what is unfused, and calls of the C library; of some loops."""
     total = cells(part)
     inner = total[1].partition("(")[2].rstrip(")") or "0"
-    calls = [name for name in total[3].split(", ") if "NRT_" not in name and name != "0"]
+    calls = [call for call in total[3].split(", ") if not re.search(r"NRT_|mem(set|cpy)|^0$", call)]
     return ", ".join([inner.replace("0 + 0", "0"), total[2], *calls])
 
 

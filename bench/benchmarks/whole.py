@@ -1,6 +1,8 @@
 """What every commit since the first can be asked: the history of the documentation.
 
-Only names are used that have always been there, or whatever did the same before there were kernels.
+Only names are used that have always been there, or what did the same before there were kernels.
+asv drops results of another version of a benchmark, which is its source where none is given. Here
+one is, so that what was measured stays; a benchmark that times something else needs another one.
 """
 
 from __future__ import annotations
@@ -8,13 +10,14 @@ from __future__ import annotations
 import functools
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
-from fedepm_fast import FedEPM, Logistic, Problem, SFedAvg, SFedProx, datasets, run
+from fedepm_fast import FedEPM, Logistic, Problem, datasets, run
 
 from . import Timed, at, units
 
@@ -65,16 +68,12 @@ def uploads():
 
 
 class Whole(Timed):
-    """Runs, what a round consists of, and what is waited for, by the fastest that there was."""
+    """A run, what a round consists of, and a split, by the fastest that there was."""
+
+    version = "1"
 
     def time_fedepm_10_rounds(self):
         run(FedEPM(), adult(), rounds=10)
-
-    def time_sfedavg_10_rounds(self):
-        run(SFedAvg(), adult(), rounds=10)
-
-    def time_sfedprox_10_rounds(self):
-        run(SFedProx(), adult(), rounds=10)
 
     def time_ens(self):
         ens(uploads(), 0.5)
@@ -93,6 +92,7 @@ class Whole(Timed):
 class Waiting:
     """Import, and a first run in a process, from a warm and from an empty cache of kernels."""
 
+    version = "1"
     rounds = 1
     number = 1
     repeat = 3
@@ -110,6 +110,8 @@ class Waiting:
         with tempfile.TemporaryDirectory() as folder:
             environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
             subprocess.run([sys.executable, "-c", RUN], check=True, env=environment)
+            if "NUMBA_CACHE_DIR" in os.environ:  # the other benchmarks of this commit need it
+                shutil.copytree(folder, os.environ["NUMBA_CACHE_DIR"], dirs_exist_ok=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
