@@ -40,6 +40,7 @@ from ._lanes import (
 )
 from ._memory import (
     first_lanes,
+    flat_view,
     gather,
     iota,
     lane,
@@ -48,6 +49,7 @@ from ._memory import (
     load_as,
     load_partial,
     prefetch,
+    prefetch_second,
     splat,
     store,
     store_aligned,
@@ -63,6 +65,7 @@ __all__ = [
     "copysign",
     "count_true",
     "first_lanes",
+    "flat_view",
     "fma",
     "from_bits",
     "gather",
@@ -79,6 +82,7 @@ __all__ = [
     "minimum",
     "narrow",
     "prefetch",
+    "prefetch_second",
     "round_even",
     "scale_by_power",
     "select",

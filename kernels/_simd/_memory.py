@@ -244,9 +244,7 @@ def gather(typingctx, array, index):
     return signature(vector, array, index), codegen
 
 
-@operation
-def prefetch(typingctx, array, index):
-    """``prefetch(array, i)``: ask for the cache line of flat index `i`, in or out of bounds."""
+def _prefetch(array, closeness):
     if vector_of(array) is None:
         return None
 
@@ -254,11 +252,50 @@ def prefetch(typingctx, array, index):
         address = builder.bitcast(
             address_of(context, builder, array, *args), ir.IntType(8).as_pointer()
         )
-        hints = [ir.Constant(_I32, hint) for hint in (0, 3, 1)]  # read, keep close, data
+        hints = [ir.Constant(_I32, hint) for hint in (0, closeness, 1)]  # read, ..., data
         call_intrinsic(builder, "llvm.prefetch.p0", ir.VoidType(), [address, *hints])
         return context.get_dummy_value()
 
     return signature(types.none, array, types.intp), codegen
+
+
+@operation
+def prefetch(typingctx, array, index):
+    """``prefetch(array, i)``: ask for the cache line of flat index `i`, in or out of bounds."""
+    return _prefetch(array, 3)
+
+
+@operation
+def prefetch_second(typingctx, array, index):
+    """Like `prefetch`, but no closer than the second-level cache: for what is needed later."""
+    return _prefetch(array, 2)
+
+
+@operation
+def flat_view(typingctx, array):
+    """``flat_view(a)``: a C-contiguous array in one dimension, read-only, which `a` must outlive.
+
+    So arrays of several types can be one variable, and none is counted as used.
+    """
+    if not isinstance(array, types.Array) or array.layout != "C":
+        return None
+    view = types.Array(array.dtype, 1, "C", readonly=True)
+
+    def codegen(context, builder, sig, args):
+        given = context.make_array(array)(context, builder, args[0])
+        out = context.make_array(view)(context, builder)
+        context.populate_array(
+            out,
+            data=given.data,
+            shape=[given.nitems],
+            strides=[given.itemsize],
+            itemsize=given.itemsize,
+            meminfo=None,
+            parent=None,
+        )
+        return out._getvalue()
+
+    return signature(view, array), codegen
 
 
 # ---------------------------------------------------------------------------------

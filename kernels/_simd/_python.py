@@ -138,6 +138,10 @@ def prefetch(array: np.ndarray, index: int) -> None:
     pass
 
 
+prefetch_second = prefetch
+flat_view = _flat
+
+
 def splat(like, value):
     dtype = _dtype(like)
     return Vector(np.full(_count(dtype), value, dtype))

@@ -23,15 +23,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _boundary as boundary
-from .._jit import kernel, parallel_kernel, warms
+from .._jit import kernel, warms
 from .._jit import large_device as device
-from .._jit import threads as thread_count
-from .._simd import absolute, all_true, lanes, prefetch, splat, store, store_partial
+from .._share import shared
+from .._simd import absolute, all_true, flat_view, lanes, prefetch, splat, store, store_partial
 from ._limits import LARGEST_C, c_matters, overflow_scale
 from ._network import LARGEST, network_ens
 from ._select import copy_narrow, copy_transposed, solve, statistics
@@ -40,7 +39,7 @@ from ._select import copy_narrow, copy_transposed, solve, statistics
 PARALLEL_FROM = 400_000
 #: Groups ahead of the present one that are prefetched: with few clients a group is
 #: soon done, with many it is long in the caches.
-AHEAD_FEW, AHEAD_MANY, MANY = 3, 2, 256
+AHEAD_FEW, AHEAD_MANY, MANY = 4, 2, 2048
 AHEAD_NETWORK = 16
 
 
@@ -73,20 +72,22 @@ def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer
     n, width = out.size, lanes(z)
     m = z.size // n
     finite, narrow = True, n < width
+    # What comes in another order is brought into the buffer, and read there.
+    rows, stride, step = flat_view(z), n, n
+    if narrow or transposed:
+        rows, stride, step = flat_view(buffer), width, 0 if narrow else width
     for group in range(first, last):
         # The last group overlaps the one before, rather than being a case of its own.
         j = min(group * width, n - width)
         ahead = min((group + (AHEAD_FEW if m < MANY else AHEAD_MANY)) * width, n - width)
-        where, step = (ahead * m, width) if transposed else (ahead, n)
+        start, where = j, ahead
         if narrow or transposed:
+            start, where = 0, ahead * m
             if narrow:
                 _copy_narrow(z, transposed, n, m, buffer)
-                where = step = 0
             else:
                 copy_transposed(z, j, m, buffer)
-            mean, deviation = statistics(buffer, 0, width, m, weights, total, None)
-        else:
-            mean, deviation = statistics(z, j, n, m, weights, total, buffer)
+        mean, deviation = statistics(rows, start, stride, m, weights, total, buffer)
         finite &= all_true(absolute(mean) < splat(mean, np.inf))
         w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, where, step)
         if narrow:
@@ -108,13 +109,13 @@ def _copy_narrow(z, transposed, n, m, buffer):
         copy_narrow(z, n, m, buffer)
 
 
-@kernel
+@device
 def ens_columns(z, c, weights, total, smallest, first, last, out, buffer):
     """See the module."""
     return _groups(z, c, weights, total, smallest, False, first, last, out, buffer)
 
 
-@kernel
+@device
 def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
     """See the module."""
     width = lanes(z)
@@ -123,28 +124,18 @@ def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
     return _groups(z, c, weights, total, smallest, transposed, 0, groups, out, buffer)
 
 
-@parallel_kernel
-def _parallel(z, c, weights, total, smallest, transposed, blocks, out):
-    groups = (out.size + lanes(z) - 1) // lanes(z)
-    finite = np.ones(blocks, np.bool_)
-    for block in numba.prange(blocks):
-        first, last = block * groups // blocks, (block + 1) * groups // blocks
-        finite[block] = _block(z, c, weights, total, smallest, transposed, first, last, out)
-    return finite.all()
-
-
-@device
-def _block(z, c, weights, total, smallest, transposed, first, last, out):
-    buffer = ens_buffer(z, z.size // out.size)
+@kernel
+def _some_groups(z, c, weights, total, smallest, transposed, first, last, out, memory):
+    buffer = _aligned(memory, z.size // out.size * lanes(z))
     return _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer)
 
 
-def _make_network(m: int) -> tuple[Any, Any]:
-    """Serial and parallel kernels for exactly m clients of equal weight, m small."""
+def _make_network(m: int) -> Any:
+    """The kernel for exactly m clients of equal weight, m small."""
     rows = (0,) * m
 
-    @device
-    def groups_of(z, c, first, last, out):
+    @kernel
+    def network_groups(z, c, first, last, out):
         n = out.size
         width = lanes(z)
         finite = True
@@ -152,30 +143,15 @@ def _make_network(m: int) -> tuple[Any, Any]:
             j = min(group * width, n - width)
             for i in range(m):
                 prefetch(z, i * n + j + AHEAD_NETWORK * width)
-            w = network_ens(z, j, n, rows, c / m)
+            w = network_ens(z, j, n, rows, c / m, None)
             finite &= all_true(absolute(w) < splat(w, np.inf))
             store(out, j, w)
         return finite
 
-    @kernel
-    def network_serial(z, c, out):
-        width = lanes(z)
-        return groups_of(z, c, 0, (out.size + width - 1) // width, out)
-
-    @parallel_kernel
-    def network_parallel(z, c, blocks, out):
-        width = lanes(z)
-        groups = (out.size + width - 1) // width
-        finite = np.ones(blocks, np.bool_)
-        for block in numba.prange(blocks):
-            first, last = block * groups // blocks, (block + 1) * groups // blocks
-            finite[block] = groups_of(z, c, first, last, out)
-        return finite.all()
-
-    return network_serial, network_parallel
+    return network_groups
 
 
-_networks: dict[int, tuple[Any, Any]] = {}
+_networks: dict[int, Any] = {}
 
 
 def ens(
@@ -247,25 +223,30 @@ def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> boo
     n = len(out)
     m = z.size // n
     width = 64 // z.itemsize
-    parallel = count > 1 and z.size >= PARALLEL_FROM and n >= 2 * width
-    # Blocks of the same boundaries whatever the number of threads; a few for each.
-    blocks = min(4 * count, n // width)
+    groups = (n + width - 1) // width
     if m <= LARGEST and axis == 0 and weights is None and n >= width:
         if m not in _networks:
             _networks[m] = _make_network(m)
-        serial, shared = _networks[m]
-        if not parallel:
-            return bool(serial(z, c, out))
-        with thread_count(count):
-            return bool(shared(z, c, blocks, out))
-    total, smallest = float(m), 1.0
-    if weights is not None:
-        total, smallest = float(weights.sum()), float(weights.min())
-    if not parallel:
-        memory = np.empty((m + 1) * width, z.dtype)
-        return bool(ens_serial(z, c, weights, total, smallest, axis == 1, out, memory))
-    with thread_count(count):
-        return bool(_parallel(z, c, weights, total, smallest, axis == 1, blocks, out))
+        network = _networks[m]
+
+        def work(first: int, last: int) -> Any:
+            return network(z, c, first, last, out)
+    else:
+        total, smallest = float(m), 1.0
+        if weights is not None:
+            total, smallest = float(weights.sum()), float(weights.min())
+
+        def work(first: int, last: int) -> Any:
+            memory = np.empty((m + 1) * width, z.dtype)
+            return _some_groups(z, c, weights, total, smallest, axis == 1, first, last, out, memory)
+
+    if count == 1 or z.size < PARALLEL_FROM or n < 2 * width:
+        return bool(work(0, groups))
+    # Blocks of the same boundaries whatever the number of threads; a few for each.
+    blocks = min(4 * count, n // width)
+    return all(
+        shared(lambda k: work(k * groups // blocks, (k + 1) * groups // blocks), blocks, count)
+    )
 
 
 def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:

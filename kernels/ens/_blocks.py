@@ -54,7 +54,7 @@ def _add_window(z, weights, point, above, below, next_above):
     width = lanes(z)
     whole = n - n % width
     for j in range(0, whole, width):
-        count, low, high = window(z, j, n, m, weights, load(point, j), None, 0, 0)
+        count, low, high = window(z, j, n, m, weights, load(point, j))
         store(above, j, load(above, j) + count)
         store(below, j, maximum(low, load(below, j)))
         store(next_above, j, minimum(high, load(next_above, j)))

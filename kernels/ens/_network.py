@@ -22,10 +22,11 @@ from .._jit import JIT_DISABLED
 from .._simd import load
 from .._simd._types import VECTORS, call_intrinsic, llvm_vector, suffix
 from .._simd._types import splat as _splat
-from ._select import UNROLL
 
 #: Largest number of clients that are sorted in registers.
 LARGEST = 32
+#: Rows at a time, each with its own accumulators.
+UNROLL = 4
 
 
 def comparators(m: int) -> list[tuple[int, int]]:
@@ -42,15 +43,18 @@ def comparators(m: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any) -> Any:
-    """``network_ens(z, index, stride, rows, unit)``: ENS of ``len(rows)`` rows of a group.
+def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any, mean: Any) -> Any:
+    """``network_ens(z, index, stride, rows, unit, mean)``: ENS of ``len(rows)`` rows of a group.
 
     Row i is the vector at flat index ``index + i*stride`` of `z`; of the tuple `rows` only the
-    length counts, which is part of its type. Every client has the same weight; `unit` is c/m.
+    length counts, which is part of its type. Every client has the same weight; `unit` is c/m,
+    and `mean` is None or known.
     """
     if not isinstance(z, types.Array) or z.layout != "C" or z.dtype not in VECTORS:
         return None
     vector, m = VECTORS[z.dtype], len(rows)
+    if mean not in (types.none, vector):
+        return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         llvm = llvm_vector(vector)
@@ -70,20 +74,22 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
             pointer = builder.bitcast(builder.gep(view.data, [where]), llvm.as_pointer())
             column.append(builder.load(pointer, align=vector.element.bitwidth // 8))
             where = builder.add(where, args[2])
-        # The order of sums, and of roundings, is that of _ens_select.
-        sums = [fill(0.0)] * UNROLL
-        for i, row in enumerate(column):
-            where = i % UNROLL if i < m - m % UNROLL else 0
-            sums[where] = builder.fadd(sums[where], row)
-        mean = builder.fadd(builder.fadd(*sums[:2]), builder.fadd(*sums[2:]))
-        mean = builder.fdiv(mean, fill(float(m)))
+        center = args[5]
+        if mean == types.none:
+            # The order of sums, and of roundings, is that of `_select.statistics`.
+            sums = [fill(0.0)] * UNROLL
+            for i, row in enumerate(column):
+                where = i % UNROLL if i < m - m % UNROLL else 0
+                sums[where] = builder.fadd(sums[where], row)
+            center = builder.fadd(builder.fadd(*sums[:2]), builder.fadd(*sums[2:]))
+            center = builder.fdiv(center, fill(float(m)))
         for i, j in comparators(m):
             column[i], column[j] = largest(column[i], column[j]), least(column[i], column[j])
         unit = _splat(builder, args[4], vector)
 
         def u(s: int) -> Any:
             name = f"llvm.fmuladd.{suffix(vector)}"
-            return call_intrinsic(builder, name, llvm, [fill(float(2 * s - m)), unit, mean])
+            return call_intrinsic(builder, name, llvm, [fill(float(2 * s - m)), unit, center])
 
         w = u(0)
         for s in range(1, m + 1):
@@ -91,14 +97,14 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
         # No solution lies outside the data, wherever rounding puts the mean.
         w = largest(least(w, column[0]), column[-1])
         # A NaN or an infinity is in the sum for sure, and must be in the result.
-        ordinary = builder.fcmp_ordered("==", builder.fsub(mean, mean), fill(0.0))
+        ordinary = builder.fcmp_ordered("==", builder.fsub(center, center), fill(0.0))
         # Of zeros of either sign +0.0, wherever they stand.
-        return builder.fadd(builder.select(ordinary, w, mean), fill(0.0))
+        return builder.fadd(builder.select(ordinary, w, center), fill(0.0))
 
-    return signature(vector, z, types.intp, types.intp, rows, vector.element), codegen
+    return signature(vector, z, types.intp, types.intp, rows, vector.element, mean), codegen
 
 
-def _python(z: Any, index: Any, stride: Any, rows: Any, unit: Any) -> Any:
+def _python(z: Any, index: Any, stride: Any, rows: Any, unit: Any, mean: Any) -> Any:
     """The same on NumPy arrays, for runs without compilation."""
     flat, m, dtype = z.reshape(-1), len(rows), z.dtype.type
     width = 64 // z.itemsize
@@ -107,12 +113,14 @@ def _python(z: Any, index: Any, stride: Any, rows: Any, unit: Any) -> Any:
     with np.errstate(all="ignore"):
         for i, row in enumerate(column):
             sums[i % UNROLL if i < m - m % UNROLL else 0] += row
-        mean = ((sums[0] + sums[1]) + (sums[2] + sums[3])) / dtype(m)
+        center = ((sums[0] + sums[1]) + (sums[2] + sums[3])) / dtype(m)
+        if mean is not None:
+            center = mean.data
         column = -np.sort(-column, axis=0)
-        u = mean + np.arange(-m, m + 1, 2).astype(z.dtype)[:, None] * dtype(unit)
+        u = center + np.arange(-m, m + 1, 2).astype(z.dtype)[:, None] * dtype(unit)
         w = np.maximum(u[0], np.minimum(u[1:], column).max(axis=0))
         w = np.clip(w, column[-1], column[0])
-    return type(load(flat, index))(np.where(np.isfinite(mean), w, mean) + dtype(0))
+    return type(load(flat, index))(np.where(np.isfinite(center), w, center) + dtype(0))
 
 
 network_ens = _python if JIT_DISABLED else intrinsic(_typer)

@@ -30,20 +30,29 @@ from .._simd import (
     load_transposed,
     maximum,
     minimum,
-    prefetch,
+    prefetch_second,
     select,
     splat,
     sqrt,
     store_aligned,
     to_bits,
 )
+from ._network import UNROLL, network_ens
 
 #: Rows summed directly; sums of such blocks are added with compensation.
 BLOCK = 64
-#: Rows at a time, each with its own accumulators.
-UNROLL = 4
 #: Density of a standard normal variable at its mean, of which F's slope is estimated.
 DENSITY = 0.4
+#: A window comes next where it is expected that so few numbers lie between it and the solution,
+NEAR = 1.5
+#: or else after so many counts, which take a third of its time.
+FIRST_COUNTS = 2
+#: If this share of the numbers still lies between, there are more counts before every window, and
+#: they begin at the solution of a sample of the rows.
+FAR, MORE_COUNTS, SAMPLE = 0.25, 3, 16
+_SAMPLE_ROWS = (0,) * SAMPLE
+#: From this turn on the bracket is halved each time.
+MANY_TURNS = 20
 
 
 @device
@@ -58,8 +67,8 @@ def compensated(total, lost, term):
 def statistics(z, start, stride, m, weights, weight, buffer):
     """Mean and deviation of m rows, row i the vector at flat index ``start + i*stride`` of z.
 
-    With a `buffer` (else None) the rows are copied there. The order of the sums is the same for
-    every caller.
+    The rows are copied to `buffer`, which may be where they are. The order of the sums is the
+    same for every caller.
     """
     zero = splat(z, 0.0)
     total = lost = squares = zero
@@ -94,8 +103,7 @@ def _four(z, k, stride):
 @device
 def _add_row(sums, v, weights, i, buffer):
     """A sum and a sum of squares with row i, v, in it."""
-    if buffer is not None:
-        store_aligned(buffer, i * lanes(v), v)
+    store_aligned(buffer, i * lanes(v), v)
     p = v if weights is None else v * weights[i]
     return sums[0] + p, fma(p, v, sums[1])
 
@@ -132,43 +140,74 @@ def _store_square(buffer, k, columns):
 
 
 @device
-def window(z, start, stride, m, weights, t, source, where, step):
-    """The weight above t, the largest number <= t and the smallest > t, per lane.
+def _count(buffer, m, weights, t, source, where, step):
+    """The weight above t of the buffer's m rows, per lane.
 
-    Row i of the m rows is the vector at flat index ``start + i*stride``. Of every four rows of
-    the array `source` (or None) two are prefetched, at ``where + i*step``: memory would be idle
-    here.
+    Unless `step` is 0, each row of a later group, at ``where + i*step`` of the array `source`, is
+    asked for meanwhile: memory would be idle here. It goes to the second cache, because the first
+    is too small to hold it until it is needed, and rows that lie alike would drive each other out.
     """
-    w0 = w1 = w2 = w3 = splat(z, 0.0), splat(z, -np.inf), splat(z, np.inf)
+    width = lanes(buffer)
+    n0 = n1 = n2 = n3 = splat(buffer, 0.0)
     i = 0
     while i + UNROLL <= m:
-        v0, v1, v2, v3 = _four(z, start + i * stride, stride)
-        w0 = _see_row(w0, v0, t, weights, i)
-        w1 = _see_row(w1, v1, t, weights, i + 1)
-        w2 = _see_row(w2, v2, t, weights, i + 2)
-        w3 = _see_row(w3, v3, t, weights, i + 3)
-        if source is not None:
-            prefetch(source, where + i * step)
-            prefetch(source, where + (i + 1) * step)
+        v0, v1, v2, v3 = _four(buffer, i * width, width)
+        n0 = _add_above(n0, v0 > t, weights, i)
+        n1 = _add_above(n1, v1 > t, weights, i + 1)
+        n2 = _add_above(n2, v2 > t, weights, i + 2)
+        n3 = _add_above(n3, v3 > t, weights, i + 3)
+        if step > 0:
+            prefetch_second(source, where + i * step)
+            prefetch_second(source, where + (i + 1) * step)
+            prefetch_second(source, where + (i + 2) * step)
+            prefetch_second(source, where + (i + 3) * step)
         i += UNROLL
     while i < m:
-        w0 = _see_row(w0, load(z, start + i * stride), t, weights, i)
+        n0 = _add_above(n0, load(buffer, i * width) > t, weights, i)
         i += 1
-    below = maximum(maximum(w0[1], w1[1]), maximum(w2[1], w3[1]))
-    above = minimum(minimum(w0[2], w1[2]), minimum(w2[2], w3[2]))
-    return (w0[0] + w1[0]) + (w2[0] + w3[0]), below, above
+    return (n0 + n1) + (n2 + n3)
 
 
 @device
-def _see_row(seen, v, t, weights, i):
-    """Weight above t and neighbours of t with row i, v, among what was seen."""
-    count, below, above = seen
-    higher = v > t
-    count = select(higher, count + (1.0 if weights is None else weights[i]), count)
+def _add_above(count, higher, weights, i):
+    return select(higher, count + (1.0 if weights is None else weights[i]), count)
+
+
+@device
+def window(z, start, stride, m, weights, t):
+    """The weight above t, the largest number <= t and the smallest > t, per lane.
+
+    Row i of the m rows is the vector at flat index ``start + i*stride``.
+    """
+    n0 = n1 = n2 = n3 = splat(z, 0.0)
+    w0 = w1 = splat(z, -np.inf), splat(z, np.inf)
+    i = 0
+    while i + UNROLL <= m:
+        v0, v1, v2, v3 = _four(z, start + i * stride, stride)
+        k0, k1, k2, k3 = v0 > t, v1 > t, v2 > t, v3 > t
+        n0, n1 = _add_above(n0, k0, weights, i), _add_above(n1, k1, weights, i + 1)
+        # Two of each extremum are enough, and with AVX2 all that there are registers for.
+        w0, w1 = _see(w0, v0, k0), _see(w1, v1, k1)
+        if weights is None:
+            n0, n1 = _add_above(n0, k2, None, 0), _add_above(n1, k3, None, 0)
+        else:
+            n2, n3 = _add_above(n2, k2, weights, i + 2), _add_above(n3, k3, weights, i + 3)
+        w0, w1 = _see(w0, v2, k2), _see(w1, v3, k3)
+        i += UNROLL
+    while i < m:
+        v0 = load(z, start + i * stride)
+        k0 = v0 > t
+        n0, w0 = _add_above(n0, k0, weights, i), _see(w0, v0, k0)
+        i += 1
+    return (n0 + n1) + (n2 + n3), maximum(w0[0], w1[0]), minimum(w0[1], w1[1])
+
+
+@device
+def _see(seen, v, higher):
+    """Neighbours of t, below and above, with v among what was seen."""
     # In this order the second select needs no register but v's.
-    above = minimum(above, select(higher, v, np.inf))
-    below = maximum(below, select(higher, -np.inf, v))
-    return count, below, above
+    above = minimum(seen[1], select(higher, v, np.inf))
+    return maximum(seen[0], select(higher, -np.inf, v)), above
 
 
 @device
@@ -197,63 +236,69 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
 
     Parameters: the buffer's m rows, the clients' weights or None, their total and smallest,
     c = lam/eta, and the columns' mean and deviation. Rows of a later group, at ``where +
-    i*step`` of the array `source` (or None), are prefetched on the way. A lane whose mean is not
-    finite returns that mean.
+    i*step`` of the array `source`, are prefetched on the way. A lane whose mean is not finite
+    returns that mean.
     """
     width = lanes(buffer)
     zero, inf = splat(buffer, 0.0), splat(buffer, np.inf)
     p, total = splat(buffer, smallest), splat(buffer, weight)
-    unit = splat(buffer, c / weight)
+    unit, rank = splat(buffer, c / weight), splat(buffer, 2.0 * c / m)
+    far = splat(buffer, FAR * m)
     slope = splat(buffer, 1.0) + splat(buffer, 2.0 * DENSITY * c) / deviation
-    bracket, t = _first_bracket(buffer, m, weights, total, unit, mean, slope, source, where, step)
-
-    w = mean
+    slope = select(slope > 1.0, slope, 1.0)
+    bracket = -inf, -inf, inf, inf
+    w = t = mean
     done = ~(absolute(mean) < inf)
-    turn = 0
+    turn, counts, more = 0, FIRST_COUNTS, 0
     while True:
-        above_t, below, above = window(buffer, 0, width, m, weights, t, None, 0, 0)
-        excess = fma(splat(buffer, 2.0), above_t, -total)
-        u = fma(excess, unit, mean)
-        # No solution lies outside the data, wherever rounding puts the mean.
-        inner_low = select(below > -inf, below, above)
-        inner_high = select(above < inf, above, below)
-        w = select(done, w, minimum(maximum(u, inner_low), inner_high))
-        down, up = fma(excess + 2.0 * p, unit, mean), fma(excess - 2.0 * p, unit, mean)
-        done = done | ((below <= down) & (up <= above))
-        if all_true(done):
-            break
-        f_below = below - fma(excess + p, unit, mean)
-        f_above = above - fma(excess - p, unit, mean)
-        bracket = _cut(bracket, t > u, below, f_below, above, f_above)
+        counted = counts > 0
+        if counted:
+            counts -= 1
+            above_t = _count(buffer, m, weights, t, source, where, step)
+            step = 0
+            f_below = f_above = t - fma(fma(splat(buffer, 2.0), above_t, -total), unit, mean)
+            below = above = t
+            too_high = f_below > 0.0
+        else:
+            counts = more
+            above_t, below, above = window(buffer, 0, width, m, weights, t)
+            excess = fma(splat(buffer, 2.0), above_t, -total)
+            u = fma(excess, unit, mean)
+            # No solution lies outside the data, wherever rounding puts the mean.
+            inner_low = select(below > -inf, below, above)
+            inner_high = select(above < inf, above, below)
+            w = select(done, w, minimum(maximum(u, inner_low), inner_high))
+            down, up = fma(excess + 2.0 * p, unit, mean), fma(excess - 2.0 * p, unit, mean)
+            done = done | ((below <= down) & (up <= above))
+            if all_true(done):
+                break
+            f_below = below - fma(excess + p, unit, mean)
+            f_above = above - fma(excess - p, unit, mean)
+            too_high = t > u
+        bracket = _cut(bracket, too_high, below, f_below, above, f_above)
         met = (bracket[0] >= bracket[2]) & ~done
         w = select(met, bracket[0], w)
         done = done | met
         if all_true(done):
             break
+        t, way, one = _next_point(bracket, too_high, counted, slope, rank, turn, done)
         turn += 1
-        t = _next_point(bracket, t > u, slope, turn, done)
+        if all_true(~(way > NEAR * one) | done):
+            counts = 0
+        elif turn == FIRST_COUNTS and not all_true(~(way > far * one) | done):
+            counts = more = MORE_COUNTS
+            if m >= SAMPLE:
+                # For such numbers mean and deviation say little of where most of them are.
+                guess = _of_a_sample(buffer, m, c, mean)
+                t = select((guess > bracket[0]) & (guess < bracket[2]), guess, t)
     return w + zero  # of zeros of either sign +0.0, wherever they stand
 
 
 @device
-def _first_bracket(buffer, m, weights, total, unit, mean, slope, source, where, step):
-    """The bracket, and a point in it, after counts at the mean and a Newton step from there."""
-    low, high = splat(buffer, -np.inf), splat(buffer, np.inf)
-    f0 = _f(mean, buffer, m, weights, total, unit, mean, source, where, step)
-    t1 = mean - f0 / slope
-    f1 = _f(t1, buffer, m, weights, total, unit, mean, source, where + 2 * step, step)
-    bracket = _cut((low, low, high, high), f0 > 0.0, mean, f0, mean, f0)
-    bracket = _cut(bracket, f1 > 0.0, t1, f1, t1, f1)
-    secant = (f1 - f0) / (t1 - mean)
-    t = t1 - f1 / select(secant > 0.1 * slope, secant, slope)
-    return bracket, select(absolute(t) < high, t, mean)
-
-
-@device
-def _f(t, buffer, m, weights, total, unit, mean, source, where, step):
-    """F(t) = t - u(N(t))."""
-    above_t = window(buffer, 0, lanes(buffer), m, weights, t, source, where, step)[0]
-    return t - fma(fma(splat(buffer, 2.0), above_t, -total), unit, mean)
+def _of_a_sample(buffer, m, c, mean):
+    """The solution of some rows, spread evenly, around the mean of all."""
+    stride = m // SAMPLE * lanes(buffer)
+    return network_ens(buffer, 0, stride, _SAMPLE_ROWS, c / SAMPLE, mean)
 
 
 @device
@@ -268,18 +313,26 @@ def _cut(bracket, too_high, below, f_below, above, f_above):
 
 
 @device
-def _next_point(bracket, too_high, slope, turn, done):
-    """Where to look next, within the bracket."""
+def _next_point(bracket, too_high, counted, slope, rank, turn, done):
+    """Where to look next: where a line through the bracket's ends crosses zero, or its middle.
+
+    And how many numbers are expected on the way there, as a multiple of the second vector.
+    """
     lo, f_lo, hi, f_hi = bracket
-    if turn % 3 == 2:
-        return middle_by_bits(lo, hi)
-    if turn % 6 == 4:
-        t = 0.5 * lo + 0.5 * hi
-    else:
-        chord = (f_hi - f_lo) / (hi - lo)
-        chord = select(chord > 0.0, chord, slope)
-        t = select(too_high, hi - f_hi / chord, lo - f_lo / chord)
+    chord = (f_hi - f_lo) / (hi - lo)  # NaN while an end is not known
+    chord = select(chord > 0.1 * slope, chord, slope)
+    last, f = select(too_high, hi, lo), select(too_high, f_hi, f_lo)
+    t = last - f / chord
     inside = (t > lo) & (t < hi)
-    if all_true(inside | done):
-        return t
-    return select(inside, t, middle_by_bits(lo, hi))
+    many = turn >= MANY_TURNS
+    if counted and not many:
+        # The window to come may stand where it was counted, or anywhere beyond one known end.
+        inside = inside | (f == 0.0) | (lo == -np.inf) | (hi == np.inf)
+    halve = many or turn % 5 == 4
+    if halve or not all_true(inside | done):
+        middle = middle_by_bits(lo, hi)
+        if turn % 2 == 1 and not many:
+            other = 0.5 * lo + 0.5 * hi
+            middle = select((other > lo) & (other < hi), other, middle)
+        t = middle if halve else select(inside, t, middle)
+    return t, absolute(f) * (chord - 1.0), rank * chord
