@@ -7,6 +7,7 @@ The loop itself is that of `fedepm_fast.kernels._loop`, over compiled stages or 
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from time import perf_counter
 from types import FunctionType
@@ -50,7 +51,8 @@ RISE_IS_DIVERGENCE_FACTOR = 10.0
 #: Rounds whose history is held in one piece, at most, and numbers of it.
 _PIECE, _PIECE_NUMBERS = 512, 1 << 22
 
-_NEVER = 2**62
+#: More rounds and iterations than there will be.
+NEVER = 2**62
 
 
 @dataclass
@@ -85,8 +87,11 @@ class Stages(Protocol):
     """A `kernels.engine.ClientProblem`, or None where it is not looked at."""
     constants: Array
     """See `Algorithm.constants`."""
-    workspace: Any
-    """Of the compiled losses, or None."""
+    work_size: int
+    """Numbers in `workspace`."""
+
+    def workspace(self) -> Any:
+        """Of the compiled losses, or None."""
 
     def value_at_start(self, start: Array | None) -> float:
         """f at the mean of the clients' parameters at the start."""
@@ -139,8 +144,8 @@ def simulate(
     # Users' callbacks and stopping rules are asked after every round, in Python.
     own_rule = type(stopping) not in BUILT_IN
     stepwise = callback is not None or own_rule or not keep_x
-    never = _NEVER if max_iterations is None else max_iterations
-    limits = (_NEVER, _NEVER) if stepwise else (max_rounds, never)
+    never = NEVER if max_iterations is None else max_iterations
+    limits = (NEVER, NEVER) if stepwise else (max_rounds, never)
     algorithm.check_coverage(problem.n_clients)
     plan = plan_of(algorithm, problem, randomness, max_rounds)
     stages: Stages
@@ -152,12 +157,13 @@ def simulate(
     else:
         stages = Reference(algorithm, problem, randomness, plan)
     run = _Run(stages, algorithm, problem, randomness, stopping, *limits, start, stepwise=stepwise)
+    if not stepwise:
+        return run.outcome(run.to_the_end(max_rounds), every_accuracy, keep_x)
     tau = 0
     names: tuple[str, ...] = ()
     while not names:
-        room = 1 if stepwise else max(1, min(_PIECE, max_rounds + 1 - tau))
-        tau, names = run.advance(tau, room)
-        if stepwise and not run.broken:
+        tau, names = run.advance(tau, 1)
+        if not run.broken:
             found = run.record(stopping if own_rule else None)
             names = names or found
             if callback is not None and callback(run.info()):
@@ -188,7 +194,6 @@ class _Compiled:
     def __init__(self, algorithm: Algorithm, problem: Problem, plan: PrivacyPlan | None) -> None:
         from .kernels import engine as kernel  # loads Numba
         from .kernels._jit import JIT_DISABLED
-        from .kernels.losses import workspace
 
         noise = algorithm.noise_model
         weights = problem.client_weights if problem.is_weighted else None
@@ -206,9 +211,14 @@ class _Compiled:
         d, told = problem.data.client_sizes, algorithm.known(problem)
         self.clients = arrays.ClientProblem(problem.reg, algorithm.steps(d), *bounds, told, d)
         self.constants = np.array(algorithm.constants(problem.n_parameters, plan), np.float64)
-        self.workspace: Any = workspace(problem.rows)
+        self._rows, self.work_size = problem.rows, problem.rows.work_size
         self.begin, self.rounds = self._engine.begin, self._engine.rounds
         self.value_at_start, self.accuracies = problem.value_at_start, problem.accuracies
+
+    def workspace(self) -> Any:
+        from .kernels.losses import workspace
+
+        return workspace(self._rows)
 
     def compile(self, run: _Run, *, stepwise: bool) -> None:
         done = self._engine.stages, run.settings.noise_factor > 0, run.initial.size > 0
@@ -237,8 +247,11 @@ class _Run:
         start: Array | None,
         *,
         stepwise: bool,
+        repeats: bool = False,
     ) -> None:
         self.stages, self.start, self.keeps = stages, start, algorithm.keeps
+        #: Whether there will be others in this memory.
+        self.repeats = repeats
         self.m, self.n = m, n = problem.n_clients, problem.n_parameters
         self.at_start = stages.value_at_start(start)
         self.settings = _settings(
@@ -249,9 +262,8 @@ class _Run:
         # A rule of the user's is asked in Python, the loop knows nothing of it.
         conditions = stopping.conditions if type(stopping) in BUILT_IN else ()
         self.order = (*conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
-        self.state = arrays.new_state(
-            m, n, kept=len(algorithm.keeps), shared=len(algorithm.shares), work=stages.workspace
-        )
+        self.state = _state(m, n, len(algorithm.keeps), len(algorithm.shares), stages, repeats)
+        self.history = _history(min(_PIECE, max_rounds + 1), n) if repeats else None
         self.pieces: list[arrays.History] = []
         self.lists: dict[str, list[Any]] = {
             name: []
@@ -263,13 +275,28 @@ class _Run:
         self.began = perf_counter()
         self._begin()
 
+    def again(self, randomness: CounterRandomness) -> None:
+        """Another run in this one's memory, of which outcomes hold nothing."""
+        self.key, self.given, self.initial = for_stages(randomness)
+        self.pieces, self.broken = [], False
+        self.began = perf_counter()
+        self._begin()
+
+    def to_the_end(self, max_rounds: int) -> tuple[str, ...]:
+        """All rounds, without asking anyone: what ended them."""
+        tau: int = 0
+        names: tuple[str, ...] = ()
+        while not names:
+            tau, names = self.advance(tau, max(1, min(_PIECE, max_rounds + 1 - tau)))
+        return names
+
     def _begin(self) -> None:
         self.state.W[:] = 0.0 if self.start is None else self.start
         self.stages.begin(self.settings, self.key, self.given, self.initial, self.state)
 
     def rounds(self, tau: int, last: int) -> tuple[int, int, arrays.History]:
         """Rounds `tau` to ``last - 1``: as of `kernels._loop`, and their history."""
-        history = arrays.new_history(last - tau, self.n)
+        history = self.history or arrays.new_history(last - tau, self.n)
         reached, flags = self.stages.rounds(
             self.stages.clients, self.settings, self.key, self.given, self.state, history, tau, last
         )
@@ -288,11 +315,14 @@ class _Run:
         offset = perf_counter() - self.began
         reached, flags, history = self.rounds(tau, last)
         after = reached + 1 if flags else last
+        history = arrays.History(*(array[: after - tau] for array in history))
+        if self.repeats:
+            history = arrays.History(*(array.copy() for array in history))
         history.elapsed[:] += offset
         history.snr[:] = _log10(history.snr)
         if tau == 0:
             history.local_time[:1] = 0.0
-        self.pieces.append(arrays.History(*(array[: after - tau] for array in history)))
+        self.pieces.append(history)
         self.broken = bool(flags & (loop.SPOILT | loop.OVERFLOW))
         if self.broken:
             self._back(after, spoilt=bool(flags & loop.SPOILT))
@@ -343,9 +373,10 @@ class _Run:
     def outcome(self, reasons: tuple[str, ...], every_accuracy: bool, keep_x: bool) -> Outcome:
         """The result of the run."""
         state, total = self.state, perf_counter() - self.began
+        pieces = zip(*self.pieces, strict=True)
         history: dict[str, Any] = {
-            name: np.concatenate([getattr(piece, name) for piece in self.pieces])
-            for name in arrays.History._fields
+            name: parts[0] if len(parts) == 1 else np.concatenate(parts)
+            for name, parts in zip(arrays.History._fields, pieces, strict=True)
         }
         rounds = len(history["objective"])
         # How long the clients of a round worked is known a round later.
@@ -356,17 +387,47 @@ class _Run:
             history["accuracy"] = np.concatenate([np.full(first, np.nan), accuracy])
         if not keep_x:
             del history["x"]
+        x, W, Z, kept = state.x, state.W, state.Z, state.kept
+        if W.size <= arrays.KEPT:
+            x, W, Z, kept = x.copy(), W.copy(), Z.copy(), kept.copy()
+            if not self.repeats:
+                _kept.state = state
         return Outcome(
-            x=state.x,
-            W=state.W,
-            Z=state.Z,
+            x=x,
+            W=W,
+            Z=Z,
             reasons=reasons,
             history=history,
             snr_clients=_log10(state.snr),
             total_time=total,
             at_start=self.at_start,
-            kept=dict(zip(self.keeps, state.kept, strict=True)),
+            kept=dict(zip(self.keeps, kept, strict=True)),
         )
+
+
+#: The memory of this thread's last run, if it was a small one that ended, and of those that
+#: are repeated here, by its shapes.
+_kept = threading.local()
+
+
+def _state(m: int, n: int, kept: int, shared: int, stages: Stages, repeats: bool) -> arrays.State:
+    """Memory for a run, without contents: that of one before, if it is as large."""
+    shapes = (kept, m, n), (shared, n), (stages.work_size,)
+    repeated = _kept.__dict__.setdefault("states", {})
+    found = repeated.get(shapes) if repeats else _kept.__dict__.pop("state", None)
+    if found is None or (found.kept.shape, found.shared.shape, found.work.shape) != shapes:
+        found = arrays.new_state(m, n, kept=kept, shared=shared, work=stages.workspace())
+    if repeats:
+        repeated[shapes] = found
+    return found  # type: ignore[no-any-return]
+
+
+def _history(rounds: int, n: int) -> arrays.History:
+    """Memory for the rounds of runs that are repeated in this thread."""
+    held = _kept.__dict__.setdefault("histories", {})
+    if (rounds, n) not in held:
+        held[rounds, n] = arrays.new_history(rounds, n)
+    return held[rounds, n]  # type: ignore[no-any-return]
 
 
 def _log10(ratio: Array) -> Array:

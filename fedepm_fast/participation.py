@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from .randomness import BATCHES, COVER, SELECT, Randomness, bounded
 Clients = NDArray[np.intp]
 
 
+@lru_cache
 def clients_per_round(participation: float, m: int) -> int:
     """m0 = ceil(rho * m), in exact arithmetic: 0.55 of 100 clients are 55.
 

@@ -9,6 +9,7 @@ in any order, by any number of threads, or alone, with the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -107,7 +108,15 @@ def split_seed(seed: int, trial: int) -> int:
     int
         In ``[0, 2**64)``.
     """
-    return int(CounterRandomness(seed, trial).words(SPLIT, 0, 0, 1)[0])
+    k0, k1 = (check_int(name, k, high=MAX_SEED) for name, k in (("seed", seed), ("trial", trial)))
+    c0, c1, c2, c3 = 0, 0, 0, SPLIT
+    # As `philox4x64`, whose arrays take as long as a round of a run.
+    for _ in range(10):
+        product0, product1 = int(_MULTIPLIERS[0]) * c0, int(_MULTIPLIERS[1]) * c2
+        c0, c1 = (product1 >> 64) ^ c1 ^ k0, product1 & MAX_SEED
+        c2, c3 = (product0 >> 64) ^ c3 ^ k1, product0 & MAX_SEED
+        k0, k1 = (k0 + _WEYL[0]) & MAX_SEED, (k1 + _WEYL[1]) & MAX_SEED
+    return c0
 
 
 class Randomness(Protocol):
@@ -295,14 +304,21 @@ def for_stages(
 
     purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE, BATCHES)]
     if isinstance(randomness, CounterRandomness):
-        key, chosen, noise = (randomness.seed, randomness.trial), [], np.empty((0, 0, 1))
-        initial = noise[:, :, 0]
-    else:
-        key, chosen, noise = (0, 0), randomness.selected, randomness.per_round
-        initial = randomness.unit_noise_init
+        key = arrays.Key(np.uint64(randomness.seed), np.uint64(randomness.trial), *purposes)
+        return key, *_nothing()
+    chosen, noise = randomness.selected, randomness.per_round
     counts = np.array([len(clients) for clients in chosen], dtype=np.int64)
     selected = np.zeros((len(counts), max(counts, default=0)), dtype=np.int64)
     for row, clients in zip(selected, chosen, strict=True):
         row[: len(clients)] = clients
     given = arrays.Given(counts, selected, noise)
-    return arrays.Key(*map(np.uint64, key), *purposes), given, initial
+    return arrays.Key(np.uint64(0), np.uint64(0), *purposes), given, randomness.unit_noise_init
+
+
+@cache
+def _nothing() -> tuple[arrays.Given, Array]:
+    """What is given, and the unit noise of first uploads, where all is drawn."""
+    from .kernels import _engine_state as arrays
+
+    none = np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0, 1))
+    return arrays.Given(*none), np.empty((0, 0))

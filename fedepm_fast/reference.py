@@ -60,7 +60,7 @@ class Reference:
 
     spoils = False
     clients: Any = None
-    workspace: Any = None
+    work_size = 0
     constants = np.empty(0)
 
     def __init__(
@@ -76,6 +76,9 @@ class Reference:
         self._everyone, self._sizes = np.arange(m, dtype=np.intp), problem.data.client_sizes
         self._per_round = clients_per_round(algorithm.participation, m)
         self._told = dict(zip(algorithm.tells, algorithm.known(problem), strict=True))
+
+    def workspace(self) -> None:
+        """There is none."""
 
     def compile(self, run: Any, *, stepwise: bool) -> None:
         """Nothing is compiled."""

@@ -220,7 +220,9 @@ class Result:
     @property
     def best_round(self) -> int:
         """The round of the smallest f(x)."""
-        return int(np.argmin(np.nan_to_num(self.history["objective"], nan=np.inf)))
+        f = self.history["objective"]
+        least = int(np.argmin(f))  # of NaN, if there is any
+        return least if f[least] == f[least] else int(np.argmin(np.nan_to_num(f, nan=np.inf)))
 
     @property
     def start_and_best(self) -> tuple[float, float]:

@@ -13,6 +13,10 @@ Array = NDArray[np.float64]
 _NOISE_BLOCK = 16_384
 
 
+#: Numbers of W up to which a thread keeps the memory of a run for its next one.
+KEPT = 1 << 16
+
+
 class ClientProblem(NamedTuple):
     """What differs from client to client and is given, of shape (m,) where nothing else is said."""
 

@@ -239,6 +239,9 @@ class Algorithm:
     def known(self, problem: Problem) -> Array:
         """The numbers that were told and agreed, shape (len(tells), m), checked."""
         shape = (len(self.tells), problem.n_clients)
+        hooks = type(self).told, type(self).agreed
+        if not self.tells and hooks == (Algorithm.told, Algorithm.agreed):
+            return np.empty(shape)
         found = check_array("told", self.told(problem), shape=shape)
         return check_array("agreed", self.agreed(found), shape=shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -223,23 +224,29 @@ class FederatedData(Held):
         note: Mapping[str, Any],
         narrow: Callable[[], NarrowTable] | None = None,
         weights: NDArray[np.float64] | None = None,
+        ours: bool = False,
     ) -> FederatedData:
         """Split a table that is known to be valid; its rows are gathered on first use.
+
+        So are the labels, if they are `ours` and nobody will write to them.
 
         `narrow`, a function that can be pickled, gives the same table for the kernels.
         """
         rows, dealt = deal(partition, labels, seed)
         sizes = check_sizes(dealt, len(labels))
+        described = {**note, "partition": partition.describe(), "split_seed": seed}
+        if not ours:
+            described = plain(described)
         return cls._made(
-            labels=labels[rows],
             client_sizes=sizes,
             sample_weight=None if weights is None else check_sample_weight(weights[rows], sizes),
             feature_names=feature_names,
             client_names=partition.client_names(),
             rows=rows,
-            description=plain({**note, "partition": partition.describe(), "split_seed": seed}),
+            description=described,
             _narrow=narrow,
             **({"features": table[rows]} if sparse.issparse(table) else {"_table": table}),
+            **({"_table_labels": labels} if ours else {"labels": labels[rows]}),
         )
 
     def resplit(self, partition: Partitioner, seed: int = 0) -> FederatedData:
@@ -253,8 +260,11 @@ class FederatedData(Held):
         """
         seed = check_int("seed", seed, high=MAX_SEED)
         narrow = self._narrow if self._in_order else None
-        held = self.features, self.labels, partition, seed, self.feature_names, self.description
-        made = FederatedData._of_table(*held, narrow, self.sample_weight)
+        # As JSON has it, and no part of it shared.
+        kinds = dict, list
+        own = {k: deepcopy(v) if isinstance(v, kinds) else v for k, v in self.description.items()}
+        held = self.features, self.labels, partition, seed, self.feature_names, own
+        made = FederatedData._of_table(*held, narrow, self.sample_weight, ours=True)
         if self.sample_weight is None:  # whoever holds them, the labels are the same ones
             made._set(is_binary=self.is_binary, largest_class=self.largest_class)
         return made
@@ -316,15 +326,26 @@ class FederatedData(Held):
         key = (loss, *sorted(parameters.items()))
         if key not in packed:
             table, rows = self.__dict__.get("_table"), self.rows
+            labels = self.__dict__.get("_table_labels")
             if self._narrow is not None:
                 table = self._narrow()
             elif table is None:
-                table, rows = self.features, None
+                table, rows, labels = self.features, None, None
             packed[key] = losses.pack(
-                table, self.labels, self.client_sizes, loss=loss, dtype=np.float64, rows=rows,
-                checked=True, **parameters,
+                table, self.labels if labels is None else labels, self.client_sizes, loss=loss,
+                dtype=np.float64, rows=rows, labels_of_table=labels is not None, checked=True,
+                **parameters,
             )  # fmt: skip
         return packed[key]
+
+    def in_place(self, rows: ClientRows) -> FederatedData:
+        """Data of packed rows of so many clients that change where they are, and of no others."""
+        (key,) = self.__dict__["_packed"]
+        return FederatedData._made(
+            features=np.empty((0, self.n_features)), client_sizes=rows.client_sizes,
+            feature_names=None, client_names=None, rows=np.empty(self.n_samples, np.int64),
+            description={}, sample_weight=None, is_binary=self.is_binary, _packed={key: rows},
+        )  # fmt: skip
 
     @property
     def is_sparse(self) -> bool:
@@ -344,7 +365,7 @@ class FederatedData(Held):
     @property
     def n_samples(self) -> int:
         """Number of rows of all clients, d."""
-        return len(self.labels)
+        return len(self.__dict__["labels" if "labels" in self.__dict__ else "rows"])
 
     @property
     def label_mapping(self) -> dict[str, int] | None:

@@ -54,7 +54,7 @@ class Held(Frozen):
     def _freeze(self) -> None:
         pieces = pieces_of(self.features) if "features" in self.__dict__ else ()
         # Not a table that rows will be gathered from: that may be the caller's.
-        for array in (*pieces, *(getattr(self, name) for name in self._arrays)):
+        for array in (*pieces, *(self.__dict__.get(name) for name in self._arrays)):
             if array is not None:
                 array.setflags(write=False)
 
@@ -82,11 +82,14 @@ class Held(Frozen):
         return [_shared_rows(self.features, rows) for rows in self._slices]
 
     def __getattr__(self, name: str) -> Any:
-        # `features` of a split is gathered on first use: the compiled kernels pack the rows of
-        # the table themselves.
+        # `features` and `labels` of a split are gathered on first use: the compiled kernels pack
+        # the rows of the table themselves.
         if name == "features" and "_table" in self.__dict__:
             self._gather()
             return self.features
+        if name == "labels" and "_table_labels" in self.__dict__:
+            self._set(labels=frozen(self.__dict__["_table_labels"][self.__dict__["rows"]]))
+            return self.__dict__["labels"]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 

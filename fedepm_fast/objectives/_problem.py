@@ -95,7 +95,9 @@ class Problem:
     @cached_property
     def is_weighted(self) -> bool:
         """Whether rows have weights, or clients other ones than 1."""
-        return any(map(self._weighs, range(len(self.client_weights))))
+        if self.data.sample_weight is not None:
+            return True
+        return self.client_weight != CLIENT_WEIGHTS[0] and bool((self.client_weights != 1).any())
 
     def _weighs(self, i: int) -> bool:
         return self.data.sample_weight is not None or bool(self.client_weights[i] != 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,15 @@ def encode(history: Mapping[str, Array]) -> bytes:
     The numbers' bytes are laid out place by place, all first bytes, all second ones and so on:
     neighbouring numbers share their leading bytes, which zlib finds then.
     """
-    shapes = json.dumps({name: values.shape for name, values in history.items()})
+    shapes = _shapes(tuple(history), tuple(values.shape for values in history.values()))
     flat = np.concatenate([np.ravel(values) for values in history.values()] or [np.empty(0)])
     places = flat.astype("<f8", copy=False).view(np.uint8).reshape(-1, 8).T
-    return zlib.compress(shapes.encode() + b"\n" + places.tobytes(), 1)
+    return zlib.compress(shapes + places.tobytes(), 1)
+
+
+@lru_cache
+def _shapes(names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bytes:
+    return json.dumps(dict(zip(names, shapes, strict=True))).encode() + b"\n"
 
 
 def decode(blob: bytes) -> dict[str, Array]:

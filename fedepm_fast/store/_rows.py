@@ -7,7 +7,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -125,11 +125,16 @@ def row_of(record: Record, cell: int) -> tuple[Any, ...]:
         **{name: record.measures.get(name) for name in OF_RUN},
         **{name: _signed(name, getattr(record, name)) for name in ("seed", "trial")},
         "cell": cell,
-        "versions": json.dumps(dict(record.versions)),
+        "versions": _as_json(tuple(record.versions.items())),
         "history_checksum": history_checksum(record.packed),
     }
     values = [as_stored(name, found[name]) for name in CHECKED]
     return (*values, checksum(values), record.packed)
+
+
+@lru_cache
+def _as_json(items: tuple[tuple[str, str], ...]) -> str:
+    return json.dumps(dict(items))
 
 
 def _signed(name: str, value: Any) -> int:

@@ -15,7 +15,7 @@ from .._common.validation import check_choice
 from ..algorithms import ALGORITHMS, Algorithm, Size
 from ..data.sources import Source
 from ..objectives import OBJECTIVES, Logistic, Objective, ScalarLoss, as_objective
-from ..runner import ENGINES, check_limits
+from ..runner import ENGINES, Limits, Repeated, check_limits
 from ..stopping import RULES, StoppingRule
 
 #: Raised whenever a change of the package changes results, so that stored ones of before are
@@ -89,6 +89,15 @@ class Cell:
             "engine": engine,
         }.items():
             object.__setattr__(self, name, value)
+
+    @cached_property
+    def repeated(self) -> Repeated | None:
+        """What does the runs of this cell, where they can share something."""
+        if not Repeated.supports(self.algorithm, cast(str, self.engine)):
+            return None
+        rule = cast(StoppingRule, self.stopping)
+        limits = Limits(rule, self.max_rounds, self.max_iterations)
+        return Repeated(self.algorithm, self.objective, limits)
 
     @cached_property
     def parameters(self) -> dict[str, Any]:

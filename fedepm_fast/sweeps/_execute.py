@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from .. import __version__
 from .._common.measures import measured
 from ..data import FederatedData
+from ..engine import Outcome
 from ..guarantees import share_a_seed
 from ..randomness import split_seed
 from ..result import DivergenceWarning, Result
@@ -20,11 +22,27 @@ from ..runner import run, versions
 from ..store import _history
 from ..store._record import Record
 from ._cells import Cell
+from ._trials import Trials
 
 Item = tuple[str, int, int, int]
 """A run to do as (run_id, index of its cell, seed, trial)."""
 
 Task = Sequence[Item]
+
+
+#: Runs after which records are made of them.
+_BLOCK = 32
+
+
+class _Own(threading.local):
+    """What a thread has of the sweep that it works for."""
+
+    cells: Any = None
+    trials: Trials
+    split: Any = None
+
+
+_own = _Own()
 
 
 class Done(NamedTuple):
@@ -37,7 +55,12 @@ class Done(NamedTuple):
 
 
 def execute(cell: Cell, seed: int, trial: int, data: FederatedData) -> Result:
-    """The run of `cell` with this seed and trial, on `data`, which is their split."""
+    """The run of `cell` with this seed and trial, on `data`, which is their split.
+
+    What nothing is kept of may be missing in the result.
+    """
+    if cell.repeated is not None:
+        return cell.repeated(data, seed, trial)
     result = run(
         cell.algorithm,
         data,
@@ -60,27 +83,60 @@ def execute_task(
 
     A run that raises is done, with its message. Runs that `stop` leaves out are not.
     """
+    if _own.cells is not cells:
+        _own.cells, _own.trials = cells, Trials()
     done: list[Done] = []
-    key, data = None, None
-    for item in task:
-        if stop is not None and stop.is_set():
-            break
-        _, index, seed, trial = item
-        cell = cells[index]
-        began = perf_counter()
-        try:
-            if key != (id(cell.source), seed, trial):
-                key, data = None, None  # the old one goes before the new one comes
-                data = cell.source.split(split_seed(seed, trial))
-                key = (id(cell.source), seed, trial)
-            assert data is not None
-            result = execute(cell, seed, trial, data)
-            kept = {name: v for name, v in result.history.items() if keep_x or name != "x"}
-            record = record_of(cell, item, measures=measured(result), packed=_history.encode(kept))
-        except Exception as failure:
-            record = record_of(cell, item, error=f"{type(failure).__name__}: {failure}")
-        done.append(Done(index, record, perf_counter() - began))
+    for first in range(0, len(task), _BLOCK):
+        block: list[tuple[Item, Outcome, float]] = []
+        for item in task[first : first + _BLOCK]:
+            if stop is not None and stop.is_set():
+                break
+            began = perf_counter()
+            _, index, seed, trial = item
+            outcome = _own.trials.run(cells[index], seed, trial)
+            if outcome is not None:
+                block.append((item, outcome, perf_counter() - began))
+                continue
+            kept = _own.split  # of neighbours
+            if kept is None or kept[0] != (id(cells[index].source), seed, trial):
+                _own.split = kept = None  # the old one goes before the new one comes
+            done.append(_alone(cells[index], item, keep_x, began))
+        done += _recorded(cells, block, keep_x)
+    _own.split = None
     return done
+
+
+def _alone(cell: Cell, item: Item, keep_x: bool, began: float) -> Done:
+    """A run on data of its own, or those of its neighbour."""
+    _, index, seed, trial = item
+    try:
+        if _own.split is None:
+            data = cell.source.split(split_seed(seed, trial))
+            _own.split = (id(cell.source), seed, trial), data
+        record = _record(cell, item, execute(cell, seed, trial, _own.split[1]), keep_x)
+    except Exception as failure:
+        record = record_of(cell, item, error=f"{type(failure).__name__}: {failure}")
+    return Done(index, record, perf_counter() - began)
+
+
+def _recorded(
+    cells: Sequence[Cell], block: Sequence[tuple[Item, Outcome, float]], keep_x: bool
+) -> list[Done]:
+    """Runs of a block, with what it takes to record them shared among them."""
+    began, done = perf_counter(), []
+    for item, outcome, seconds in block:
+        _, index, seed, trial = item
+        repeated = cells[index].repeated
+        assert repeated is not None
+        result = repeated.result(outcome, seed, trial)
+        done.append(Done(index, _record(cells[index], item, result, keep_x), seconds))
+    each = (perf_counter() - began) / max(1, len(block))
+    return [one._replace(seconds=one.seconds + each) for one in done]
+
+
+def _record(cell: Cell, item: Item, result: Result, keep_x: bool) -> Record:
+    kept = {name: v for name, v in result.history.items() if keep_x or name != "x"}
+    return record_of(cell, item, measures=measured(result), packed=_history.encode(kept))
 
 
 def record_of(cell: Cell, item: Item, **found: Any) -> Record:

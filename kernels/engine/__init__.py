@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from .. import losses
 from .._engine_state import (
+    KEPT,
     ClientProblem,
     Given,
     History,
@@ -305,7 +307,7 @@ class Engine:
     ) -> None:
         self._rows = rows
         self._pointed = () if JIT_DISABLED else pointed(rows, batches=batches, weights=weights)
-        self._words: Any = None
+        self._words: dict[int, tuple[Any, Any]] = {}
         evaluate = evaluate_kernel(objective_of(rows, weights))
         upload = upload_kernel(_ROWS.get(law, law), private)
         self.stages = (select, aggregate, evaluate, local_round, upload)
@@ -345,14 +347,36 @@ class Engine:
                 return _run_loop(  # type: ignore[no-any-return]
                     *self.stages, self._rows.arrays, *arguments, history, tau, last
                 )
-        if self._words is None or self._words[0] != tuple(map(id, arguments)):
-            words = [view.packed(value) for view, value in zip(_VIEWS, arguments, strict=True)]
-            self._words = tuple(map(id, arguments)), arguments, words
+        words = [
+            self._packed(k, view, value)
+            for k, (view, value) in enumerate(zip(_VIEWS, arguments, strict=True))
+        ]
+        views = (self._pointed[0], *words, self._packed(len(words), _HISTORY, history))
         stages = map(_pointer, self.stages)
-        views = (self._pointed[0], *self._words[2], _HISTORY.packed(history))
         return _loop()(  # type: ignore[no-any-return]
             *stages, *(words.ctypes.data for words in views), tau, last
         )
+
+    def _packed(self, k: int, view: Any, value: Any) -> Any:
+        """The words of the k-th argument: those of the call before, if it was the same."""
+        known = self._words.get(k)
+        if known is None or known[0] is not value:
+            known = self._words[k] = _shared(view, value)
+        return known[1]
+
+
+#: What this thread's last run was given, by view, and its words: the next may have it as well.
+_last = threading.local()
+
+
+def _shared(view: Any, value: Any) -> tuple[Any, Any]:
+    """A value and its words; those that small runs have in common are packed once."""
+    if not (isinstance(value, Given) or (isinstance(value, State) and value.W.size <= KEPT)):
+        return value, view.packed(value)
+    known = _last.__dict__.get(view)
+    if known is None or known[0] is not value:
+        known = _last.__dict__[view] = value, view.packed(value)
+    return known  # type: ignore[no-any-return]
 
 
 class _Pointer(types.WrapperAddressProtocol):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
+from sys import getrefcount
 from typing import Any, ClassVar
 
 import numpy as np
@@ -196,7 +198,35 @@ class SparseRows(ClientRows):
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """An uninitialised array whose data are on a multiple of 64 bytes."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    raw = np.empty(size + VECTOR_BYTES, np.uint8)
+    return _within(np.empty(size + VECTOR_BYTES, np.uint8), shape, dtype)
+
+
+#: Bytes up to which a thread keeps the memory of rows for its next ones, and how many such pieces.
+_KEPT_BYTES, _KEPT_PIECES = 1 << 25, 2
+_kept = threading.local()
+
+
+def recycled(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """As `aligned`, in memory of this thread's earlier arrays that nothing refers to any more.
+
+    New memory costs a page fault for every 4 KB of it, together as long as rows take to pack.
+    """
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize + VECTOR_BYTES
+    if size > _KEPT_BYTES:
+        return aligned(shape, dtype)
+    pieces = _kept.__dict__.setdefault("pieces", [])
+    for k in range(len(pieces)):
+        # The list has a reference, and the call has: arrays in this memory would have more.
+        if getrefcount(pieces[k]) == 2 and size <= pieces[k].size <= 2 * size:
+            return _within(pieces[k], shape, dtype)
+    pieces.append(np.empty(size + size // 16, np.uint8))  # which sizes a little larger fit in, too
+    found = _within(pieces[-1], shape, dtype)
+    del pieces[:-_KEPT_PIECES]
+    return found
+
+
+def _within(raw: NDArray[np.uint8], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     skip = -raw.ctypes.data % VECTOR_BYTES
     return raw[skip : skip + size].view(dtype).reshape(shape)
 

@@ -27,6 +27,7 @@ from ._client_rows import (
     aligned,
     offsets_of,
     read_only,
+    recycled,
     whole,
 )
 from ._loss import Loss
@@ -66,8 +67,8 @@ def narrow_table(features: ArrayLike, scale: ArrayLike | None = None) -> NarrowT
     with np.errstate(over="ignore"):
         if not (few.astype(np.float32) == few).all():
             return None
-        values = np.zeros((d, whole(n, np.dtype(np.float64))), np.float32)
-        values[:, :n] = table
+        values = aligned((d, whole(n, np.dtype(np.float64))), np.float32)  # few lines to a row
+        values[:, :n], values[:, n:] = table, 0
     if not (values[:, :n] == table).all():
         return None
     return NarrowTable(read_only(values), read_only(factors.astype(np.float64, copy=False)))
@@ -82,6 +83,7 @@ def pack(
     weights: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     rows: ArrayLike | None = None,
+    labels_of_table: bool = False,
     checked: bool = False,
     **parameters: Any,
 ) -> ClientRows:
@@ -109,9 +111,11 @@ def pack(
     rows : array_like of int, shape (d,), optional
         Which row of dense `features` each label belongs to, client after client, so that a
         table is split without a copy of it; by default all rows, in order.
+    labels_of_table : bool
+        Whether `labels` are those of the table's rows, as they stand there, and not of `rows`.
     checked : bool
-        Whether entries and labels are known to be finite and fit for the loss; they are not
-        tested then.
+        Whether entries and labels are known to be finite and fit for the loss, and `rows` to
+        number rows; they are not tested then.
     **parameters
         Those of a loss that has a name, such as ``delta`` for Huber or ``classes`` for the
         multinomial one; the `parameter` of a step otherwise, 0 by default, or of
@@ -135,23 +139,28 @@ def pack(
     table, kind, shape = _entries(features, dtype, sparse, checked)
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"features must have at least one row and one column, got shape {shape}")
-    order = _check_rows(rows, shape[0], sparse)
+    order = _check_rows(rows, shape[0], sparse, checked)
     d = shape[0] if rows is None else order.size
     sizes = _check_sizes(client_sizes, d)
     b = as_floats("labels", labels, ndim=1)
-    check_shape("labels", b, (d,))
+    labels_of_table &= rows is not None
+    check_shape("labels", b, (shape[0] if labels_of_table else d,))
     if not checked:
         check_finite("labels", b)
     of, parameter = _loss(loss, b, checked, parameters)
+    in_blocks = not sparse and shape[1] <= _BLOCKS_UP_TO
+    if not in_blocks:
+        b = b[order] if labels_of_table else b
+        b = 1 - 2 * b if of.folds else b
     outputs = int(parameter) if of.labels == "classes" else 1
-    target = cast("labels", 1 - 2 * b if of.folds else b, kind)
+    target = cast("labels", b, kind)
     columns = cast("weights", _check_weights(weights, shape[1]), kind)
     constants = np.append(np.array(parameter, kind), np.tile(columns, outputs))
     sizes, target, constants = map(read_only, (sizes, target, constants))
     common = of, sizes, shape[1], target, constants
     if sparse:
         return SparseRows(*common, *_compressed(features, table, shape, kind))
-    if shape[1] > _BLOCKS_UP_TO:
+    if not in_blocks:
         if isinstance(table, NarrowTable):
             table = table.values[:, : shape[1]] * table.scale
         if order.size:
@@ -159,7 +168,7 @@ def pack(
         return DenseRows(*common, read_only(table))
     if isinstance(table, np.ndarray) and kind == np.float64:
         table = narrow_table(table) or table
-    targets, *held = _blocks(table, target, sizes, order, of.folds, of.no_target)
+    targets, *held = _blocks(table, target, labels_of_table, sizes, order, of)
     return PackedRows(*common[:3], targets, constants, *held)
 
 
@@ -196,37 +205,37 @@ def _compressed(
 
 def _blocks(
     table: NDArray[Any] | NarrowTable,
-    target: NDArray[Any],
+    labels: NDArray[Any],
+    labels_of_table: bool,
     sizes: NDArray[np.int64],
     rows: NDArray[np.int64],
-    folds: bool,
-    no_target: float,
+    loss: Loss,
 ) -> list[NDArray[Any]]:
     """Targets, blocks, starts and scale of `PackedRows`."""
-    dtype = target.dtype
+    dtype = labels.dtype
     width = VECTOR_BYTES // dtype.itemsize
     starts = offsets_of(-(-sizes // width))
-    targets = np.full(0 if folds else int(starts[-1]) * width, no_target, dtype)
+    targets = np.full(0 if loss.folds else int(starts[-1]) * width, loss.no_target, dtype)
     if isinstance(table, NarrowTable):
         n, scale, fill, source = len(table.scale), table.scale, fill_narrow_blocks, table.values
     else:
         n, fill, source = table.shape[1], fill_blocks, table
         scale = np.ones(n, dtype)
-    blocks = aligned((int(starts[-1]), n, width), source.dtype)
+    blocks = recycled((int(starts[-1]), n, width), source.dtype)
     memory = aligned((width, whole(n, dtype)), dtype)
-    views = [read_only(array) for array in (source, rows, target, sizes, starts)]
-    fill(*views, folds, blocks, targets, memory)
+    views = [read_only(array) for array in (source, rows, labels, sizes, starts)]
+    fill(*views[:3], labels_of_table, *views[3:], loss.folds, blocks, targets, memory)
     return [read_only(array) for array in (targets, blocks, starts, scale)]
 
 
-def _check_rows(rows: ArrayLike | None, d: int, sparse: bool) -> NDArray[np.int64]:
+def _check_rows(rows: ArrayLike | None, d: int, sparse: bool, checked: bool) -> NDArray[np.int64]:
     """The rows in their order; empty where they are all rows as they stand."""
     if rows is None:
         return np.empty(0, np.int64)
     if sparse:
         raise ValueError("rows must be None for CSR features: index them before")
     order = as_integers("rows", rows)
-    if order.size == 0 or order.min() < 0 or order.max() >= d:
+    if order.size == 0 or (not checked and (order.min() < 0 or order.max() >= d)):
         raise ValueError(f"rows must hold numbers of rows in [0, {d})")
     return order
 

@@ -7,18 +7,19 @@ from .._parts import fill as fill_with
 from .._simd import lanes, load_as, load_partial, load_transposed, prefetch, store, store_as
 
 #: Rows ahead of the present one that are asked for: in random order each is a miss.
-_AHEAD = 24
+_AHEAD = 48
 
 
 def _fill(load_numbers):
     @kernel
     def fill(
-        table, rows, target, sizes, starts, folds,
+        table, rows, labels, of_table, sizes, starts, folds,
         blocks, targets, memory
     ):  # fmt: skip
         n, width = blocks.shape[1], lanes(memory)
         stride, padded = table.shape[1], memory.shape[1]
-        ordered, d = rows.size == 0, target.size
+        ordered, d = rows.size == 0, labels.size if rows.size == 0 else rows.size
+        one = memory.dtype.type(1.0)
         first = 0
         for i in range(sizes.size):
             last = first + sizes[i]
@@ -31,10 +32,14 @@ def _fill(load_numbers):
                     row = t if ordered else rows[t]
                     ahead = min(t + _AHEAD, d - 1)
                     soon = ahead if ordered else rows[ahead]
-                    sign = target[t]
-                    if not folds:
-                        targets[b * width + r] = sign
-                        sign = memory.dtype.type(1.0)
+                    if of_table:
+                        prefetch(labels, soon)
+                    label = labels[row if of_table else t]
+                    sign = one
+                    if folds:
+                        sign -= label + label
+                    else:
+                        targets[b * width + r] = label
                     for j in range(0, n, width):
                         prefetch(table, soon * stride + j)
                         v = load_numbers(table, row * stride + j, n - j, memory)
@@ -60,11 +65,12 @@ def _converted(table, index, count, memory):
     return load_as(table, index, memory)
 
 
-#: ``fill(table, rows, target, sizes, starts, folds, blocks, targets, memory)`` fills the blocks
-#: of all clients. Client after client takes the next ``sizes[i]`` entries of `target` and of
-#: `rows`, which number the rows of `table`; no rows stand for all of them, in order. With `folds`
-#: the targets are signs that rows are multiplied by, otherwise they go to `targets`. `memory`
-#: holds a row for each lane, of whole vectors.
+#: ``fill(table, rows, labels, of_table, sizes, starts, folds, blocks, targets, memory)`` fills the
+#: blocks of all clients. Client after client takes the next ``sizes[i]`` entries of `rows`, which
+#: number the rows of `table`; no rows stand for all of them, in order. `labels` are those of the
+#: entries or, if `of_table`, of the table's rows. With `folds` rows are multiplied by their signs,
+#: one less twice the label, otherwise labels go to `targets`. `memory` holds a row for each lane,
+#: of whole vectors.
 fill_blocks = _fill(_some)
 #: The same from a float32 table whose rows are padded to whole vectors of `memory`.
 fill_narrow_blocks = _fill(_converted)
