@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class Repeatable:
         self._stages, self._stopping = stages, stopping.resolve(problem)
         self._limits = max_rounds, NEVER if max_iterations is None else max_iterations
         self._run: Any = None
+        self._rows_in_all = problem.n_samples
 
     def __call__(self, randomness: CounterRandomness) -> Outcome | None:
         """A run; None where it could not be completed, whose history only `run` has."""
@@ -66,9 +68,15 @@ class Repeatable:
         return None if self._run.broken else self._run.outcome(names, False, True)
 
     def _accuracies(self, points: Any) -> Any:
-        from .kernels.accuracy import wrong_and_ties
-
-        counts = wrong_and_ties(self._problem.rows, points)
-        if counts[:, 1].any():
+        count, given, (work, found) = self._counting
+        count(given, points, work, found)
+        if found[0, 1]:
             raise ValueError("a row is on the border")
-        return 1.0 - counts[:, 0] / self._problem.n_samples
+        return 1.0 - found[:, 0] / self._rows_in_all
+
+    @cached_property
+    def _counting(self) -> Any:
+        """What counts rows on the wrong side, its first argument and memory for one point."""
+        from .kernels.accuracy import counting
+
+        return counting(self._problem.rows)

@@ -276,7 +276,7 @@ class _Run:
         self._begin()
 
     def again(self, randomness: CounterRandomness) -> None:
-        """Another run in this one's memory, of which outcomes hold nothing."""
+        """Another run in this one's memory: x, W, Z and what is kept are the last one's."""
         self.key, self.given, self.initial = for_stages(randomness)
         self.pieces, self.broken = [], False
         self.began = perf_counter()
@@ -388,10 +388,9 @@ class _Run:
         if not keep_x:
             del history["x"]
         x, W, Z, kept = state.x, state.W, state.Z, state.kept
-        if W.size <= arrays.KEPT:
+        if W.size <= arrays.KEPT and not self.repeats:
             x, W, Z, kept = x.copy(), W.copy(), Z.copy(), kept.copy()
-            if not self.repeats:
-                _kept.state = state
+            _kept.state = state
         return Outcome(
             x=x,
             W=W,

@@ -296,13 +296,16 @@ class GivenRandomness:
             raise ValueError(f"{name} covers {rounds} rounds, but round {tau} was reached")
 
 
+_PURPOSES = tuple(np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE, BATCHES))
+
+
 def for_stages(
     randomness: CounterRandomness | GivenRandomness,
 ) -> tuple[arrays.Key, arrays.Given, Array]:
     """What the stages of a run draw from: key, what is given, and unit noise of first uploads."""
     from .kernels import _engine_state as arrays
 
-    purposes = [np.uint64(p) for p in (SELECT, COVER, INITIAL_NOISE, NOISE, BATCHES)]
+    purposes = _PURPOSES
     if isinstance(randomness, CounterRandomness):
         key = arrays.Key(np.uint64(randomness.seed), np.uint64(randomness.trial), *purposes)
         return key, *_nothing()

@@ -61,10 +61,24 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
     check_finite("points", points)
     if not points.flags.writeable:
         points = points.copy()
-    out = np.empty((len(points), 2), np.int64)
-    work = aligned((rows.work_size,), rows.dtype)
-    _counting(rows.layout, rows.n_outputs > 1, loss.folds)(rows.arrays, points, work, out)
+    count, arrays, (work, out) = counting(rows, len(points))
+    count(arrays, points, work, out)
     return out
+
+
+def counting(rows: ClientRows, points: int = 1) -> tuple[Any, Any, tuple[Any, NDArray[np.int64]]]:
+    """What `wrong_and_ties` calls, checking nothing: ``f(arrays, points, work, out)``.
+
+    Returns
+    -------
+    f, arrays : compiled function, tuple
+    work, out : ndarray
+        Memory, and where the counts of so many `points` go.
+    """
+    loss = rows.loss
+    function = _counting(rows.layout, rows.n_outputs > 1, loss.folds)
+    work, out = aligned((rows.work_size,), rows.dtype), np.empty((points, 2), np.int64)
+    return function, rows.arrays, (work, out)
 
 
 @device

@@ -326,9 +326,8 @@ class Engine:
         elif initial.size:
             state.Z[:] = state.W + initial * factor
         else:
-            scale, ones = np.full(m, factor), np.ones(m)
-            factors, deviations = (ones, scale) if settings.standardize else (scale, scale[:0])
-            clients = np.arange(m, dtype=np.uint64)
+            made = _initial if m <= KEPT else _initial.__wrapped__
+            clients, factors, deviations = made(m, factor, settings.standardize)
             with wrapping():
                 laplace_rows(
                     key.seed, key.trial, key.initial, np.uint64(0), clients, factors, deviations,
@@ -377,6 +376,13 @@ def _shared(view: Any, value: Any) -> tuple[Any, Any]:
     if known is None or known[0] is not value:
         known = _last.__dict__[view] = value, view.packed(value)
     return known  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(16)
+def _initial(m: int, factor: float, standardize: bool) -> tuple[Any, Any, Any]:
+    """The clients, and factors and deviations of the noise of their first uploads."""
+    scale, ones = np.full(m, factor), np.ones(m)
+    return np.arange(m, dtype=np.uint64), *((ones, scale) if standardize else (scale, scale[:0]))
 
 
 class _Pointer(types.WrapperAddressProtocol):
