@@ -320,7 +320,7 @@ LONG = SPEC.replace("trials = 3", "trials = 40").replace("max_rounds = 2", "roun
 def stored(path) -> set[str]:
     """Ids in the store, as another program sees them meanwhile."""
     try:
-        with Store(path, readonly=True, timeout=5) as store:
+        with Store(path, readonly=True, timeout=60) as store:
             return set(store.ids())
     except OSError:  # not there yet
         return set()

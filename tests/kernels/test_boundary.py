@@ -21,7 +21,7 @@ from fedepm_fast.kernels.sampling import sample
 from fedepm_fast.kernels.vecmath import exp
 
 #: More than a block or a thread takes; plain Python takes minutes for so many.
-FEATURES = 300 if JIT_DISABLED else 5000
+FEATURES = 204 if JIT_DISABLED else 5000
 Z = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 ONES = np.ones(4)
 

@@ -500,10 +500,11 @@ def test_columns_of_which_bounds_alone_are_known_are_learned_first():
     alone = Preparation.public(COLUMNS, intercept=False)
     low, high = bounds_of(alone, coordinates(alone))
     np.testing.assert_allclose([low[2], high[2]], [0, 1 / math.sqrt(2 / 9)])
-    # A column whose values are few within its bounds is told apart by its coefficient's noise.
+    # A column whose values are few within its bounds is told apart by its coefficient's noise: 17
+    # times as much as a rule, but what of its variance is noise differs; of 73 runs two had 9.
     given = TABLE | {"age": 18 + TABLE["age"] / 50}
     noise = private(given, epsilon=3.0).training["privacy"]["noise"]
-    assert noise["age"] > 10 * private(epsilon=3.0).training["privacy"]["noise"]["age"]
+    assert noise["age"] > 4 * private(epsilon=3.0).training["privacy"]["noise"]["age"]
     known = {"age": {"mean": 55, "sd": 12}, "weight": {"mean": 80, "sd": 12}}
     model = private(preparation=Preparation.public(known))
     assert model.training["sent"]["preparation"] == 6  # second moments, and no means

@@ -277,6 +277,7 @@ def test_a_seed_that_is_known_gives_no_guarantee(tmp_path, seed, split, why):
     assert again.guarantee == (why or "each client: epsilon <= 2 (pure)" + SIMULATED)
 
 
+@pytest.mark.entropy
 def test_seeds_that_runs_draw_cannot_be_guessed():
     drawn = {fresh_seed() for _ in range(1000)}
     assert len(drawn) == 1000 and min(drawn) >= 2**32 and 2**63 < max(drawn) < 2**64

@@ -41,7 +41,7 @@ def test_a_dask_cluster_changes_nothing(expected):
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=ANY_PORT
     ) as client:
         assert timeless(sweep(small_sweep(), backend="dask", address=client)) == expected
-        for _ in range(500):  # the scheduler forgets a moment later
+        for _ in range(5000):  # the scheduler forgets a moment later
             if not any(client.has_what().values()):
                 break
             time.sleep(0.02)
