@@ -1,7 +1,9 @@
 """Whole runs: the compiled engine beside the NumPy reference, and a round beside `A.sum()`.
 
 Every run has its own shuffle, split and packing of Adult, m = 100 clients, k0 = 12. Both engines
-do the same runs in one process, one after the other; each ratio is the median over the runs.
+do the same runs in one process, one after the other; each ratio is the median over the runs. Then
+FedEPM runs of a sweep, into a store on the disk, and how much of the processor's time is spent
+outside of compiled code.
 
     env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 python bench/runs.py
 """
@@ -12,11 +14,19 @@ import argparse
 import json
 import os
 import statistics
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from time import perf_counter, process_time, thread_time
+from typing import Any
 
-from fedepm_fast import FedEPM, SFedAvg, SFedProx, datasets, run
+from fedepm_fast import FedEPM, SFedAvg, SFedProx, Sweep, datasets, run, sweep
 from fedepm_fast.algorithms import Algorithm
+from fedepm_fast.kernels import accuracy, sampling
+from fedepm_fast.kernels import engine as stages
+from fedepm_fast.kernels.losses import _repacking
 
 CLIENTS = 100
 
@@ -74,25 +84,83 @@ def round_to_sum(repeats: int = 15) -> float:
     return statistics.median(ratios[1:])
 
 
+class Compiled:
+    """Processor time in the compiled code of a sweep's runs, of all threads."""
+
+    def __init__(self) -> None:
+        self.seconds, self._lock = 0.0, Lock()
+        sampling.sample_into = self.timed(sampling.sample_into)
+        _repacking.fill_narrow_blocks = self.timed(_repacking.fill_narrow_blocks)
+        loop, counting = self.timed(stages._loop()), accuracy._counting
+        stages._loop = lambda: loop
+        accuracy._counting = lambda *kind: self.timed(counting(*kind))
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose time is added up."""
+
+        def call(*arguments: Any) -> Any:
+            began = thread_time()
+            found = function(*arguments)
+            with self._lock:
+                self.seconds += thread_time() - began
+            return found
+
+        return call
+
+
+def sweeps(trials: int, threads: tuple[int, ...]) -> dict:
+    """By threads: milliseconds of a FedEPM run of a sweep, share outside of compiled code."""
+    sweep(Sweep(FedEPM(), clients=CLIENTS, trials=2, seed=1), jobs=1, progress=False)
+    compiled, found = Compiled(), {}
+    for count in threads:
+        with TemporaryDirectory() as folder:
+            spec = Sweep(FedEPM(), clients=CLIENTS, trials=trials)
+            compiled.seconds, before, began = 0.0, process_time(), perf_counter()
+            sweep(
+                spec, store=Path(folder) / "runs.sqlite", jobs=count, progress=False
+            ).store.close()
+            wall, used = perf_counter() - began, process_time() - before
+        found[count] = {"ms": 1e3 * wall / trials, "python": 1 - compiled.seconds / used}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--trials", type=int, default=1000, help="of the sweep")
+    parser.add_argument(
+        "--only", choices=("round", "fedepm", "sfedavg", "sfedprox", "sweep"), action="append",
+        help="parts, all by default",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     threads = (1, 2) if (os.cpu_count() or 1) > 1 else (1,)
-    found = {"round / A.sum()": round_to_sum()}
+    parts = arguments.only or ("round", "fedepm", "sfedavg", "sfedprox", "sweep")
+    found: dict[str, Any] = {}
+    if "round" in parts:
+        found["round / A.sum()"] = round_to_sum()
     for algorithm, batch in ((FedEPM(), 10), (SFedAvg(), 2), (SFedProx(), 2)):
-        found[algorithm.name] = measure(algorithm, arguments.runs, batch, threads)
+        if algorithm.name in parts:
+            found[algorithm.name] = measure(algorithm, arguments.runs, batch, threads)
+    if "sweep" in parts:
+        found["sweep"] = sweeps(arguments.trials, threads)
     if arguments.json:
         print(json.dumps(found))
         return
-    print(f"one FedEPM round in a run / A.sum(): {found.pop('round / A.sum()'):.2f}")
-    print(
-        f"{'':10}" + "".join(f"{f'x reference, {n} thread(s)':>28}{'runs/s':>9}" for n in threads)
-    )
+    if "round" in parts:
+        print(f"one FedEPM round in a run / A.sum(): {found.pop('round / A.sum()'):.2f}")
+    swept = found.pop("sweep", {})
+    if found:
+        heads = (f"{f'x reference, {n} thread(s)':>28}{'runs/s':>9}" for n in threads)
+        print(f"{'':10}" + "".join(heads))
     for name, values in found.items():
         row = "".join(f"{v['ratio']:>28.1f}{v['rate']:>9.1f}" for v in values.values())
         print(f"{name:10}{row}")
+    for count, v in swept.items():
+        print(
+            f"sweep, {count} thread(s): {v['ms']:.2f} ms a FedEPM run, "
+            f"{10 * v['ms']:.1f} s for 10,000; {v['python']:.0%} outside of compiled code"
+        )
 
 
 if __name__ == "__main__":

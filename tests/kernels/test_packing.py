@@ -10,7 +10,8 @@ from scipy import sparse
 
 from fedepm_fast import FedEPM, Problem, datasets
 from fedepm_fast.kernels import accuracy, losses
-from fedepm_fast.kernels.losses import _packed
+from fedepm_fast.kernels.losses import _client_rows, _packed
+from fedepm_fast.kernels.losses._repacking import Repacking
 
 SIZES = np.array([1, 7, 8, 9, 16, 200, 3])
 D = int(SIZES.sum())
@@ -29,8 +30,12 @@ def test_rows_of_a_table_are_those_of_its_reordered_copy(rng, n, loss):
     want = losses.pack(features[order], labels, SIZES, loss=loss)
     got = losses.pack(features, labels, SIZES, loss=loss, rows=order)
     assert [a.dtype for a in got.arrays] == [a.dtype for a in want.arrays]
-    for a, b in zip(got.arrays, want.arrays, strict=True):
+    whole = np.empty(D)
+    whole[order] = labels
+    kept = losses.pack(features, whole, SIZES, loss=loss, rows=order, labels_of_table=True)
+    for a, b, c in zip(got.arrays, want.arrays, kept.arrays, strict=True):
         np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 14, 16, 33, 128])
@@ -54,6 +59,39 @@ def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, monkeypatch):
     assert losses.pack(counts, labels, SIZES, loss=loss).blocks.dtype == np.float32
     single = losses.pack(counts.astype(np.float32), labels, SIZES, loss=loss)
     assert single.dtype == np.float32 and single.blocks.shape[2] == 16
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "huber"])
+@pytest.mark.parametrize("shift", [0.0, 0.1])
+def test_rows_packed_again_in_place_are_those_packed_anew(rng, loss, shift):
+    features, labels = table(rng, 14)
+    features += shift  # no float32 numbers
+    first = losses.pack(features, labels, SIZES, loss=loss)
+    narrow = losses.narrow_table(features)
+    again = Repacking(first, features if narrow is None else narrow, labels)
+    before = again.rows.arrays
+    for _ in range(2):
+        order, sizes = rng.permutation(D), rng.permutation(SIZES)
+        again(order, sizes)
+        want = losses.pack(features[order], labels[order], sizes, loss=loss)
+        blocks, targets, *others = again.rows.arrays
+        count = want.starts[-1]
+        np.testing.assert_array_equal(blocks[:count], want.blocks)
+        np.testing.assert_array_equal(targets[: want.targets.size], want.targets)
+        for a, b in zip(others, want.arrays[2:], strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert all(a is b for a, b in zip(again.rows.arrays, before, strict=True))
+
+
+def test_memory_of_rows_is_used_again_when_nobody_has_it():
+    made = _client_rows.recycled((100, 3, 8), np.float32)
+    view, where = made[1:2], made.ctypes.data
+    assert where % 64 == 0
+    made = _client_rows.recycled((100, 3, 8), np.float32)
+    assert made.ctypes.data != where  # the view is still there
+    view[:] = 1.0
+    del view
+    assert _client_rows.recycled((99, 3, 8), np.float32).ctypes.data == where
 
 
 def test_narrow_table_is_exact_or_none(rng):

@@ -15,8 +15,9 @@ from fedepm_fast import FedEPM, SFedAvg, SFedProx, Store, Sweep, datasets, run, 
 from fedepm_fast._common.measures import OF_RUN
 from fedepm_fast._common.progress import counting
 from fedepm_fast.data import sources
+from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.randomness import split_seed
-from fedepm_fast.sweeps import SweepInterrupted, _backends, _execute
+from fedepm_fast.sweeps import SweepInterrupted, _backends, _execute, _trials
 
 # Doing them ---------------------------------------------------------------------------
 
@@ -46,6 +47,28 @@ def test_a_run_of_a_sweep_is_the_run_itself():
     assert table.columns[:3].tolist() == ["run_id", "algorithm", "local_steps"]
     assert {"participation", "epsilon", "eta", "learning_rate", "partition", "objective",
             "seed", *OF_RUN} <= set(table.columns)  # fmt: skip
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="of compiled runs")
+def test_trials_in_memory_of_their_own_are_runs(monkeypatch):
+    algorithms = [FedEPM(), FedEPM(noise="none", mu0=1e-3), SFedProx(local_steps=2)]
+    spec = Sweep(algorithms, clients=[9, 30], partition=["random", "equal"], trials=3, max_rounds=7)
+    outcomes, trials = [], _trials.Trials.run
+    monkeypatch.setattr(
+        _trials.Trials, "run", lambda *args: outcomes.append(trials(*args)) or outcomes[-1]
+    )
+    result = sweep(spec, keep_x=True, jobs=2)
+    assert len(outcomes) == len(spec) and None not in outcomes
+    for one in spec:
+        data = one.cell.source.split(split_seed(one.seed, one.trial))
+        want = run(one.cell.algorithm, data, trial=one.trial, max_rounds=7, every_accuracy=False)
+        history = result.history(one.run_id)
+        assert history.keys() == want.history.keys()
+        for name in history.keys() - set(TIMES):
+            np.testing.assert_array_equal(history[name], want.history[name])
+        measures = result.store.get(one.run_id).measures
+        for name in ("mean_objective", "rounds", "snr", "accuracy", "diverged", "guarantee"):
+            np.testing.assert_equal(measures[name], getattr(want, name))
 
 
 def test_trials_differ_in_split_selection_and_noise():
