@@ -45,7 +45,7 @@ def fedepm_stages(weighted: bool, private: bool) -> tuple[Any, Any]:
     from ..kernels._jit import device, stage
     from ..kernels._parts import part
     from ..kernels.engine import copy_into, reader
-    from ..kernels.ens import LARGEST_C, ens_serial
+    from ..kernels.ens import LARGEST_C, ens_inlined
     from ..kernels.local_steps import fedepm_local_steps_raw
 
     largest_c = LARGEST_C[8]
@@ -95,9 +95,9 @@ def fedepm_stages(weighted: bool, private: bool) -> tuple[Any, Any]:
             c += min(k.noise_l1 * mean_scale(state.noise_scale, p), k.largest)
         c = min(c, largest_c)
         if weighted:
-            ens_serial(Z, c, p, total, smallest, False, state.x, state.ens_memory)
+            ens_inlined(Z, c, p, total, smallest, False, state.x, state.ens_memory)
         else:
-            ens_serial(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)
+            ens_inlined(Z, c, None, float(Z.shape[0]), 1.0, False, state.x, state.ens_memory)
         return True
 
     @device

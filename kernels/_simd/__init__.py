@@ -30,6 +30,7 @@ from ._arithmetic import (
     widen,
 )
 from ._lanes import (
+    add_where,
     all_true,
     any_true,
     count_true,
@@ -60,6 +61,7 @@ from ._memory import (
 
 __all__ = [
     "absolute",
+    "add_where",
     "all_true",
     "any_true",
     "copysign",

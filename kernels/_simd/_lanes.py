@@ -59,6 +59,26 @@ def select(typingctx, mask, a, b):
     return signature(result, mask, *kinds), codegen
 
 
+@operation
+def add_where(typingctx, mask, total, value):
+    """``add_where(mask, total, x)``: `total` plus the scalar `x` where the mask holds.
+
+    For floats that are not -0.0, whose sign would be lost where it does not hold.
+    """
+    if not isinstance(mask, MaskType) or not is_float(total) or total.lanes != mask.lanes:
+        return None
+
+    def codegen(context, builder, sig, args):
+        value = splat(builder, args[2], total)
+        if "+avx512f" in (context.codegen().magic_tuple()[2] or "").split(","):
+            return builder.select(args[0], builder.fadd(args[1], value), args[1])
+        # Without masks of bits a choice takes longer than an addition of zero.
+        zero = ir.Constant(llvm_vector(total), [0.0] * total.lanes)
+        return builder.fadd(args[1], builder.select(args[0], value, zero))
+
+    return signature(total, mask, total, total.element), codegen
+
+
 def _bits(builder, mask, value):
     if not isinstance(mask, MaskType):
         return value

@@ -212,6 +212,10 @@ def narrow(low: Vector, high: Vector) -> Vector:
         return Vector(np.concatenate((low.data, high.data)).astype(np.float32))
 
 
+def add_where(mask, total, value):
+    return select(mask, total + value, total)
+
+
 def select(mask, a, b):
     if not isinstance(mask, Vector):
         return a if mask else b

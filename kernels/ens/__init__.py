@@ -27,13 +27,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _boundary as boundary
-from .._jit import kernel, warms
-from .._jit import large_device as device
+from .._jit import device, kernel, warms
 from .._share import shared
 from .._simd import absolute, all_true, flat_view, lanes, prefetch, splat, store, store_partial
 from ._limits import LARGEST_C, c_matters, overflow_scale
 from ._network import LARGEST, network_ens
-from ._select import copy_narrow, copy_transposed, solve, statistics
+from ._passes import copy_narrow, copy_transposed, statistics
+from ._select import solve
 
 #: Work (numbers read) below which threads cost more than they bring.
 PARALLEL_FROM = 400_000
@@ -109,19 +109,25 @@ def _copy_narrow(z, transposed, n, m, buffer):
         copy_narrow(z, n, m, buffer)
 
 
-@device
+@kernel
 def ens_columns(z, c, weights, total, smallest, first, last, out, buffer):
     """See the module."""
     return _groups(z, c, weights, total, smallest, False, first, last, out, buffer)
 
 
 @device
-def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
-    """See the module."""
+def ens_inlined(z, c, weights, total, smallest, transposed, out, memory):
+    """`ens_serial` within the kernel that calls it, for which it is not compiled on its own."""
     width = lanes(z)
     buffer = _aligned(memory, z.size // out.size * width)
     groups = (out.size + width - 1) // width
     return _groups(z, c, weights, total, smallest, transposed, 0, groups, out, buffer)
+
+
+@kernel
+def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
+    """See the module."""
+    return ens_inlined(z, c, weights, total, smallest, transposed, out, memory)
 
 
 @kernel

@@ -12,8 +12,8 @@ from .. import _boundary as boundary
 from .._jit import kernel, warms
 from .._simd import lanes, load, maximum, minimum, store
 from ._limits import LARGEST_C, c_matters, overflow_scale
+from ._passes import compensated, window
 from ._search import EnsSearch, quiet
-from ._select import compensated, window
 
 Array = NDArray[np.float64]
 

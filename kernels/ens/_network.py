@@ -76,7 +76,7 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
             where = builder.add(where, args[2])
         center = args[5]
         if mean == types.none:
-            # The order of sums, and of roundings, is that of `_select.statistics`.
+            # The order of sums, and of roundings, is that of `_passes.statistics`.
             sums = [fill(0.0)] * UNROLL
             for i, row in enumerate(column):
                 where = i % UNROLL if i < m - m % UNROLL else 0
