@@ -17,52 +17,53 @@ from matplotlib.figure import Figure
 from fedepm_fast import plots
 
 RESULTS = HERE.parent / "bench" / "results"
-#: Times and memory; what is tracked otherwise may be better where it is larger.
-KINDS = ("time", "peakmem", "track_processor")
-#: Benchmarks that changed by more than this factor are named.
-LARGE = 1.15
+#: Benchmarks that every commit can run, and what they measure: the name, a factor and its unit.
+SHOWN = {
+    "whole.Whole.time_fedepm_10_rounds": ("ten rounds of FedEPM on Adult", 1e3, "ms"),
+    "whole.Whole.time_gradients": ("gradients of 100 clients", 1e3, "ms"),
+    "whole.Whole.time_ens": ("ENS, 100 x 2,000", 1e3, "ms"),
+    "whole.Whole.time_laplace": ("a million Laplace numbers", 1e3, "ms"),
+    "whole.Whole.time_split": ("Adult dealt to 100 clients", 1e3, "ms"),
+    "whole.Waiting.timeraw_import": ("import", 1.0, "s"),
+    "whole.Waiting.timeraw_first_run": ("a first run, in a process", 1.0, "s"),
+    "whole.Waiting.track_processor_of_first_run_cold": ("the same and its compilation", 1.0, "s"),
+}
 
 
-def ratios(results: Path = RESULTS) -> tuple[list[str], dict[str, Any]]:
-    """The commits in order, and each benchmark over its first value; NaN where not measured.
+def measured(results: Path = RESULTS) -> tuple[list[str], dict[str, Any]]:
+    """The commits in order, and each benchmark's values; NaN where not measured.
 
-    Of the machine that measured most. A benchmark with parameters counts with the geometric mean
-    of its values.
+    Of the machine that measured most.
     """
     files = max(({*m.glob("*-*.json")} for m in results.iterdir() if m.is_dir()), key=len)
-    measured = [json.loads(path.read_text(encoding="utf-8")) for path in files]
-    measured.sort(key=lambda result: result["date"])
-    commits = list(dict.fromkeys(result["commit_hash"][:8] for result in measured))
-    found: dict[str, Any] = {}
-    for result in measured:
-        for key, (values, *_) in result["results"].items():
-            numbers = np.array([value or np.nan for value in values or []], float)
-            if key.rpartition(".")[2].startswith(KINDS) and np.isfinite(numbers).any():
-                line = found.setdefault(key, np.full(len(commits), np.nan))
-                line[commits.index(result["commit_hash"][:8])] = np.exp(np.nanmean(np.log(numbers)))
-    return commits, {key: line / line[np.isfinite(line)][0] for key, line in found.items()}
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    found.sort(key=lambda result: result["date"])
+    values = {key: np.full(len(found), np.nan) for key in SHOWN}
+    for k, result in enumerate(found):
+        for key in SHOWN:
+            numbers = result["results"].get(key, [None])[0]
+            if numbers and numbers[0]:
+                values[key][k] = numbers[0]
+    return [result["commit_hash"][:7] for result in found], values
 
 
 def history(colour: Any) -> Figure:
-    """Every benchmark against the commits; those that changed by much are named."""
-    commits, lines = ratios()
-    figure, axes = plots.new_grid(1, 1, 6.4, 3.4)
-    ax, shades = axes[0, 0], (colour.blue, colour.orange, colour.green, colour.red)
-    last = {key: line[np.isfinite(line)][-1] for key, line in lines.items()}
-    large = [key for key in lines if not 1 / LARGE < last[key] < LARGE]
-    large = sorted(large, key=lambda key: -abs(np.log(last[key])))[: len(shades)]
-    for key, line in lines.items():
-        measured = np.flatnonzero(np.isfinite(line))
-        if key in large:
-            style: dict[str, Any] = {"color": shades[large.index(key)], "label": key, "zorder": 3}
-        else:
-            style = {"color": colour.soft, "linewidth": 0.8}
-        ax.plot(measured, line[measured], marker="o", markersize=3, **style)
-    ax.set_xticks(range(len(commits)), commits, rotation=45, ha="right", fontsize=8)
-    ax.set_ylabel("time or memory, over the first")
-    ax.axhline(1, color=colour.soft, linewidth=0.8, linestyle=":")
-    if large:
-        ax.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
+    """Each benchmark against the commits, with its first and its last value."""
+    commits, values = measured()
+    figure, axes = plots.new_grid(4, 2, 6.4, 7.2, sharex=True)
+    places = np.arange(len(commits))
+    for ax, (key, (name, factor, unit)) in zip(axes.flat, SHOWN.items(), strict=True):
+        there = np.isfinite(values[key])
+        line = factor * values[key][there]
+        ax.plot(places[there], line, color=colour.blue, marker="o", markersize=3)
+        ax.set_title(f"{name}: {line[0]:.3g} to {line[-1]:.3g} {unit}", fontsize=8.5, loc="left")
+        ax.set_yscale("log")
+        ax.set_ylim(
+            *10.0 ** np.array([np.floor(np.log10(line.min())), np.ceil(np.log10(line.max()))])
+        )
+        ax.tick_params(axis="y", labelsize=7.5)
+        ax.yaxis.set_minor_formatter("")
+        ax.set_xticks(places, commits, rotation=60, ha="right", fontsize=7.5)
     return figure
 
 
