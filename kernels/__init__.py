@@ -46,7 +46,7 @@ _MODULES = (
     "vecmath",
 )
 
-__all__ = ["on_compile", "warmup", *_MODULES]
+__all__ = ["on_compile", "warmup", "watch_compilation", *_MODULES]
 
 
 def warmup() -> tuple[str, ...]:
@@ -73,6 +73,16 @@ def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:
     from ._jit import on_compile
 
     return on_compile(callback)
+
+
+def watch_compilation(watcher: Callable[[str | None], None]) -> Callable[[], None]:
+    """Call `watcher` with the name of each kernel that is compiled, and with None after it.
+
+    Returns a function that ends it.
+    """
+    from ._jit import watch_compilation
+
+    return watch_compilation(watcher)
 
 
 def __getattr__(name: str) -> ModuleType:

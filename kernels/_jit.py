@@ -20,7 +20,7 @@ import numba
 from numba.core import types
 
 from ._cache import KernelCache, config
-from ._inlined import InlinedCompiler, OptimisedCompiler
+from ._inlined import InlinedCompiler, KernelCompiler, OptimisedCompiler
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
 
@@ -74,17 +74,25 @@ def large_device(function: Callable[..., Any]) -> Any:
     return _inlined(function, OptimisedCompiler)
 
 
-def _inlined(function: Callable[..., Any], compiler: type[InlinedCompiler]) -> Any:
+def _inlined(function: Callable[..., Any], compiler: type[InlinedCompiler], **options: Any) -> Any:
     if JIT_DISABLED:
         return function
-    return _thrifty(numba.njit(pipeline_class=compiler, **_DEVICE_OPTIONS)(function))
+    options = {**_DEVICE_OPTIONS, **options}
+    return _thrifty(numba.njit(pipeline_class=compiler, **options)(function))
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
-    dispatcher = numba.njit(**_OPTIONS, **options)(function)
+    parallel = options.get("parallel", False)
+    pipeline = {} if parallel else {"pipeline_class": KernelCompiler}
+    dispatcher = numba.njit(**_OPTIONS, **options, **pipeline)(function)
     if JIT_DISABLED:
         return dispatcher
     dispatcher._cache = KernelCache(function, options, _notify)
+    if not parallel:
+        # Compiled callers have it linked in as it is written: of its own there need be no code.
+        inner = _inlined(function, InlinedCompiler, forceinline=False)
+        dispatcher.get_call_template = inner.get_call_template
+        dispatcher.get_overload = inner.get_overload
     return _thrifty(dispatcher)
 
 
@@ -107,17 +115,22 @@ def _thrifty(dispatcher: Any) -> Any:
         )
 
     def compile_in_peace(args: Any, return_type: Any) -> Any:
+        global _depth
         collects = gc.isenabled()  # one thread at a time is here: Numba has a lock
         function = dispatcher.py_func
         name = function.__qualname__
         gc.disable()
+        _depth += 1
         try:
             function.__qualname__ = f"{name}_{uuid.uuid4().hex}"
             return compile_one(args, return_type)
         finally:
             function.__qualname__ = name
+            _depth -= 1
             if collects:
                 gc.enable()
+            if _depth == 0:
+                _tell(None)
 
     dispatcher.get_call_template = get_call_template
     dispatcher._compiler.compile = compile_in_peace
@@ -198,6 +211,9 @@ def threads(count: int | None) -> Iterator[int]:
 # ---------------------------------------------------------------------------------
 
 _compile_callbacks: list[Callable[[str], None]] = []
+_watchers: list[Callable[[str | None], None]] = []
+#: Functions that are being compiled, each for the one before.
+_depth = 0
 _compiled: list[str] = []
 _warmups: list[Callable[[], None]] = []
 
@@ -217,10 +233,30 @@ def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:
     return withdraw
 
 
+def watch_compilation(watcher: Callable[[str | None], None]) -> Callable[[], None]:
+    """Call `watcher` with the name of each kernel that is compiled, and with None after it.
+
+    Returns a function that ends it.
+    """
+    _watchers.append(watcher)
+
+    def withdraw() -> None:
+        with contextlib.suppress(ValueError):
+            _watchers.remove(watcher)
+
+    return withdraw
+
+
 def _notify(name: str) -> None:
     _compiled.append(name)
     while _compile_callbacks:
         _compile_callbacks.pop(0)(name)
+    _tell(name)
+
+
+def _tell(name: str | None) -> None:
+    for watcher in tuple(_watchers):
+        watcher(name)
 
 
 def warms(function: Callable[[], None]) -> Callable[[], None]:

@@ -6,10 +6,10 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._compiling import announce_compilation as announce_compilation
 from ._options import of_group, taken
 
 if TYPE_CHECKING:
@@ -152,15 +152,6 @@ def check_out(out: Path | None) -> Path | None:
     from .._common.files import check_writable_folder
 
     return None if out is None else check_writable_folder("out", out)
-
-
-@cache
-def announce_compilation() -> None:
-    """Say so on standard error, once in a process, when kernels have to be compiled."""
-    from ..kernels import on_compile
-
-    told = "compiling kernels, the first time only ..."
-    on_compile(lambda kernel: print(told, file=sys.stderr, flush=True))
 
 
 def live(quiet: bool) -> bool:

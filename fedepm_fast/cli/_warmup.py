@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from ._common import announce_compilation
+from ._compiling import announce_compilation
 
 
 def warmup() -> None:

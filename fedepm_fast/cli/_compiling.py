@@ -1,0 +1,62 @@
+"""What commands say while kernels are compiled, which happens once."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+_TOLD = "compiling kernels, the first time only"
+#: Kernels that a first ``fedepm run`` compiles, as many as most people ever wait for.
+USUAL = 11
+_CLEAR = "\r\x1b[2K"
+
+
+@cache
+def announce_compilation() -> None:
+    """Say so on standard error, once in a process, when kernels have to be compiled.
+
+    On a terminal it is a line of the kernel that is compiled and how many there were, which goes
+    away again; elsewhere it is one line, without further news.
+    """
+    from ..kernels import on_compile, watch_compilation
+
+    if sys.stderr.isatty():
+        watch_compilation(_Line())
+    else:
+        on_compile(lambda kernel: print(_TOLD, "...", file=sys.stderr, flush=True))
+
+
+class _Line:
+    """A line on a terminal, told the name of what is compiled, and None when that is done."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._began = 0.0
+        self._console: Any = None
+
+    def __call__(self, kernel: str | None) -> None:
+        if kernel is None:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+            return
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(stderr=True, highlight=False)
+            self._began = perf_counter()
+        self._count += 1
+        self._console.print(self._words(kernel), end="", overflow="ellipsis", no_wrap=True)
+
+    def _words(self, kernel: str) -> str:
+        share = min(self._count / USUAL, 1.0) if self._count <= USUAL else 0.0
+        bar = "━" * round(20 * share)
+        rest = "━" * (20 - len(bar))
+        counted = f"{self._count} of {USUAL}" if self._count <= USUAL else f"{self._count}"
+        name = kernel.rpartition(".")[2].strip("_")
+        seconds = perf_counter() - self._began
+        return (
+            f"{_TOLD} [cyan]{bar}[/cyan][dim]{rest}[/dim] {counted}, {seconds:.0f} s: "
+            f"[bold]{name}[/bold]"
+        )
