@@ -205,7 +205,7 @@ class _Compiled:
                     f"fedepm_fast.kernels.engine.stage, got the function {stage.__name__}"
                 )
         self._engine = kernel.Engine(
-            problem.rows, *stages, noise.law.rows, noise.private, algorithm.draws_batches, weights
+            problem.rows, *stages, noise.law.rows, algorithm.draws_batches, weights
         )
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
         d, told = problem.data.client_sizes, algorithm.known(problem)

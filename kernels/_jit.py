@@ -83,7 +83,7 @@ def _inlined(function: Callable[..., Any], compiler: type[InlinedCompiler], **op
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
     parallel = options.get("parallel", False)
-    pipeline = {} if parallel else {"pipeline_class": KernelCompiler}
+    pipeline: dict[str, Any] = {} if parallel else {"pipeline_class": KernelCompiler}
     dispatcher = numba.njit(**_OPTIONS, **options, **pipeline)(function)
     if JIT_DISABLED:
         return dispatcher

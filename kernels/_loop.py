@@ -70,7 +70,8 @@ def make_loop(
         mean = (((recent[0] + recent[1]) + recent[2]) + recent[3]) / 4.0
         total = 0.0
         for k in range(4):
-            total += (recent[k] - mean) ** 2
+            apart = recent[k] - mean
+            total += apart * apart
         return total / 3.0
 
     @inlined

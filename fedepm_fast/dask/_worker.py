@@ -179,7 +179,7 @@ class Working:
             noise = algorithm.noise_model
             _, local_round = algorithm.stages(kernel.objective_of(rows, own))
             draw = kernel._ROWS.get(noise.law.rows, noise.law.rows)
-            upload = kernel.upload_kernel(draw, noise.private)
+            upload = kernel.upload_kernel(draw)
             # Of other clients there is no row, and of their memory no page is ever touched.
             state = arrays.new_state(
                 m, problem.n_parameters, kept=len(algorithm.keeps), shared=len(algorithm.shares),

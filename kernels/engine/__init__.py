@@ -6,7 +6,7 @@ compiles only what is its own. Their arguments are passed by address (`_views`).
 `aggregate` and `local_round`, compiled by `stage`; the others are `select` and one each of
 `evaluate_kernel`'s and `upload_kernel`'s. `Engine` puts them together::
 
-    engine = Engine(rows, aggregate, local_round, law="laplace", private=False)
+    engine = Engine(rows, aggregate, local_round, law="laplace")
     engine.begin(...)
     tau, flags = engine.rounds(problem, settings, key, given, state, history, tau, last)
 
@@ -17,7 +17,6 @@ are a pure function of these arguments, apart from the times.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import threading
 from typing import Any
@@ -211,7 +210,8 @@ def evaluate_kernel(client: Any) -> Any:
         for i in range(m):
             f += state.values[i]
         for j in range(n):
-            err += (state.mean[j] / m) ** 2
+            slope = state.mean[j] / m
+            err += slope * slope
         state.totals[0], state.totals[1] = f, err
         return True
 
@@ -222,7 +222,7 @@ _ROWS = {"laplace": laplace_rows, "gaussian": gaussian_rows}
 
 
 @functools.cache
-def upload_kernel(draw: Any, private: bool) -> Any:
+def upload_kernel(draw: Any) -> Any:
     """The stage ``z_i = w_i + noise_i``, with noise that `draw` gives, as of `noise`."""
 
     @stage
@@ -230,6 +230,7 @@ def upload_kernel(draw: Any, private: bool) -> Any:
         n = state.x.size
         count = state.n_selected[0]
         scale, block = state.scale, state.noise.shape[0]
+        private = settings.private
         noisy = private or settings.noise_factor > 0.0
         drawn = noisy and given.counts.size == 0
         for r in range(count):
@@ -287,8 +288,6 @@ class Engine:
         The algorithm's, see `stage` and `_loop`.
     law : {"laplace", "gaussian"} or compiled function
         Of the noise: its rows, as of `noise.laplace_rows`.
-    private : bool
-        Whether its scale is that of a mechanism.
     batches : bool
         Whether `local_round` calls what `batches_of` gives.
     weights : ndarray of shape (m,), optional
@@ -301,7 +300,6 @@ class Engine:
         aggregate: Any,
         local_round: Any,
         law: Any,
-        private: bool,
         batches: bool = False,
         weights: NDArray[np.float64] | None = None,
     ) -> None:
@@ -309,7 +307,7 @@ class Engine:
         self._pointed = () if JIT_DISABLED else pointed(rows, batches=batches, weights=weights)
         self._words: dict[int, tuple[Any, Any]] = {}
         evaluate = evaluate_kernel(objective_of(rows, weights))
-        upload = upload_kernel(_ROWS.get(law, law), private)
+        upload = upload_kernel(_ROWS.get(law, law))
         self.stages = (select, aggregate, evaluate, local_round, upload)
 
     @staticmethod
@@ -418,10 +416,9 @@ def _warm() -> None:
     if JIT_DISABLED:
         return
     _loop()
-    uploads = itertools.product(_ROWS.values(), (False, True))
     for compiled in (
         select, average_selected, evaluate_kernel(objective),
-        *(upload_kernel(*kind) for kind in uploads),
+        *map(upload_kernel, _ROWS.values()),
     ):  # fmt: skip
         _pointer(compiled)
     for rows in losses.examples(np.float64):
