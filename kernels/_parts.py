@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from ._jit import JIT_DISABLED, device
 
+#: Bytes of a cache line.
+_LINE = 64
+
 if JIT_DISABLED:
 
     def part(array, first, last):
         """Rows `first` to ``last - 1`` of a C-contiguous array, which has them."""
         return array[first:last]
+
+    def room(like, count):
+        """Memory for so many numbers of the type of `like`, from a cache line on."""
+        memory = np.empty(count + _LINE, like.dtype)
+        first = (-memory.ctypes.data % _LINE) // memory.itemsize
+        return memory[first : first + count]
 
     def as_named(values, kind):
         """The named tuple of a class that has as many fields as the array."""
@@ -60,6 +70,30 @@ else:
             return out._getvalue()
 
         return array(array, types.int64, types.int64), codegen
+
+    @intrinsic
+    def room(typingctx: Any, like: Any, count: Any) -> Any:
+        """Memory for so many numbers of the type of `like`, from a cache line on."""
+        kind = types.Array(like.dtype, 1, "C")
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            out = context.make_array(kind)(context, builder)
+            stored = context.get_data_type(kind.dtype)
+            item = context.get_constant(types.intp, context.get_abi_sizeof(stored))
+            size = builder.mul(args[1], item)
+            owner = context.nrt.meminfo_alloc_aligned(builder, size, align=_LINE)
+            data = context.nrt.meminfo_data(builder, owner)
+            context.populate_array(
+                out,
+                data=builder.bitcast(data, stored.as_pointer()),
+                shape=[args[1]],
+                strides=[item],
+                itemsize=item,
+                meminfo=owner,
+            )
+            return out._getvalue()
+
+        return kind(like, types.int64), codegen
 
     @intrinsic
     def as_named(typingctx: Any, values: Any, kind: Any) -> Any:

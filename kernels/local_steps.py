@@ -34,7 +34,7 @@ from . import _boundary as boundary
 from ._jit import device, kernel, parallel_kernel, warms
 from ._jit import threads as thread_count
 from ._local_steps_wide import advance, wide
-from ._parts import part
+from ._parts import room
 from ._simd import (
     absolute,
     all_true,
@@ -61,22 +61,15 @@ PARALLEL_FROM = 3_000_000
 
 
 @device
-def _mu_at_x(mu0, alpha, local_steps, first_iteration):
+def _mu_at_x(mu0, alpha, local_steps, first_iteration, step):
     """``mu0 * alpha^(k+1)`` of each step; a product of alphas would drift over many rounds."""
-    values = np.empty(local_steps)
+    values = room(step, local_steps)
     for k in range(local_steps):
         values[k] = mu0 * math.pow(alpha, float(first_iteration + k + 1))
     return values
 
 
 # Lanes are clients ----------------------------------------------------------------------
-
-
-@device
-def _aligned(like, size):
-    raw = np.empty(size + 64, like.dtype)
-    start = (-raw.ctypes.data % 64) // raw.itemsize
-    return part(raw, start, start + size)
 
 
 @device
@@ -143,7 +136,7 @@ def _narrow(W, x, G, step, rows, lam, eta, c, mu_at_x, first, last, out, mu):
     pair = TOGETHER * width
     padded = (n + width - 1) // width * width
     # One array, for each costs reference counts in every loop: p, g, the steps, and spare rows.
-    memory = _aligned(x, (2 * padded + 1) * pair + padded * width)
+    memory = room(x, (2 * padded + 1) * pair + padded * width)
     g, own = padded * pair, 2 * padded * pair
     spare = own + pair
     for k in range(spare):
@@ -220,13 +213,13 @@ def fedepm_local_steps_raw(
     W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration, out, mu
 ):
     """See the module."""
-    mu_at_x = _mu_at_x(mu0, alpha, local_steps, first_iteration)
+    mu_at_x = _mu_at_x(mu0, alpha, local_steps, first_iteration, step)
     return _clients(W, x, G, step, rows, lam, eta, c, mu_at_x, 0, rows.size, out, mu)
 
 
 @parallel_kernel
 def _parallel(W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration, out, mu):
-    mu_at_x = _mu_at_x(mu0, alpha, local_steps, first_iteration)
+    mu_at_x = _mu_at_x(mu0, alpha, local_steps, first_iteration, step)
     size = _block_size(x)
     blocks = (rows.size + size - 1) // size
     finite = np.ones(blocks, np.bool_)
