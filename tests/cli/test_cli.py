@@ -16,6 +16,7 @@ from commands import fedepm
 from fedepm_fast import FedEPM, Result, datasets, make_problem, run
 from fedepm_fast._common.validation import ArgumentValueError
 from fedepm_fast.cli import _common as _cli_common
+from fedepm_fast.cli._compiling import USUAL, _Line
 from fedepm_fast.cli._names import with_option_names
 
 
@@ -539,6 +540,25 @@ def test_the_module_is_a_command():
     assert done.stdout.startswith("<Result fedepm: f/m=")
 
 
+#: The command, which ends where a kernel would be compiled, and how many it loads.
+COUNTED = """
+import sys
+from fedepm_fast import kernels
+kernels.on_compile(sys.exit)
+from fedepm_fast.kernels._cache import KernelCache
+load, loaded = KernelCache._load, []
+def _load(self, *call):
+    loaded.append(load(self, *call))
+    return loaded[-1]
+KernelCache._load = _load
+from fedepm_fast.cli import main
+try:
+    main()
+finally:
+    print(sum(one is not None for one in loaded))
+"""
+
+
 def test_warmup_says_when_it_compiles_and_leaves_nothing_to_compile():
     """The real thing, in the tests' own cache: what other tests compiled is loaded."""
     command = [sys.executable, "-m", "fedepm_fast", "warmup"]
@@ -550,13 +570,25 @@ def test_warmup_says_when_it_compiles_and_leaves_nothing_to_compile():
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stderr == ""
     assert again.stdout.startswith("kernels already compiled, loaded in ")
-    waits = "import sys; from fedepm_fast import kernels; kernels.on_compile(sys.exit); "
-    runs = "from fedepm_fast.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", waits + runs, "run", "--rounds", "1", "--quiet"],
+        [sys.executable, "-c", COUNTED, "run", "--quiet"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("<Result fedepm")
+    # What the first run of all compiles, and tells how much of that is done.
+    assert done.stdout.endswith(f"\n{USUAL}\n")
+
+
+def test_a_terminal_is_told_what_is_compiled_and_how_far_it_is(capsys):
+    line = _Line()
+    for kernel in ("make.<locals>.rounds", None, "_pack", None):
+        line(kernel)
+    told = capsys.readouterr().err.split("\r\x1b[2K")
+    assert [words.rpartition(" ")[2] for words in told] == ["rounds", "pack", ""]
+    assert f"1 of {USUAL}, 0 s: " in told[0] and f"2 of {USUAL}, 0 s: " in told[1]
+    for _ in range(USUAL):
+        line("more")
+    assert f" {USUAL + 1}, 0 s: more" in capsys.readouterr().err
 
 
 def test_compilation_is_said_once_in_a_process(capsys, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from fedepm_fast.kernels._jit import JIT_DISABLED, kernel
-from fedepm_fast.kernels._parts import as_named, fill, part
+from fedepm_fast.kernels._parts import as_named, fill, part, room
 
 
 class Pair(NamedTuple):
@@ -26,6 +26,13 @@ def _part(array, first, last):
 def _filled(first, last):
     array = np.zeros(7)
     fill(part(array, first, last), 2.5)
+    return array
+
+
+@kernel
+def _made(like, count):
+    array = room(like, count)
+    fill(array, 1.5)
     return array
 
 
@@ -60,3 +67,12 @@ def test_fill_and_named():
 def test_other_arrays_are_refused():
     with pytest.raises(Exception, match=r"part\(\) takes C-contiguous arrays"):
         _part(np.zeros((4, 4)).T, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_room_is_an_array_of_its_own_at_a_cache_line(dtype):
+    kept = [_made(np.empty(2, dtype), count) for count in (0, 5, 1000)]
+    assert [array.size for array in kept] == [0, 5, 1000]
+    for array in kept:
+        assert array.dtype == dtype and array[:1].ctypes.data % 64 * array.size == 0
+        assert_array_equal(array, np.full(array.size, 1.5, dtype))

@@ -58,3 +58,35 @@ def test_stages_of_one_factory_that_two_processes_compiled(tmp_path: Path):
     assert adds(2) == "compiled 102 102"
     assert adds(1, 2) == "101 102 102 101"
     assert adds(2, 1) == "102 101 101 102"
+
+
+#: All functions that are compiled for a stage, and the kernels whose machine code is kept.
+COMPILING = """
+from numba.core import compiler
+
+compiled = []
+compile_core = compiler.CompilerBase._compile_core
+
+def recorded(self):
+    told = self.state.func_id
+    compiled.append(told.modname[:5] + " " + told.func_qualname.rpartition("_")[0])
+    return compile_core(self)
+
+compiler.CompilerBase._compile_core = recorded
+from fedepm_fast.kernels import _jit, engine
+assert engine._pointer(engine.select)
+numba = sum(name.startswith("numba") for name in compiled)
+print(len(compiled), len(set(compiled)), numba, _jit._compiled)
+"""
+
+
+def test_a_stage_compiles_each_helper_once_and_no_kernel_beside_it(tmp_path: Path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILING],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    count, different, of_numba, kept = done.stdout.strip().split(" ", 3)
+    # Of Numba's own there is the smaller of two numbers, and nothing that formats an error.
+    assert count == different and int(count) <= 14 and int(of_numba) <= 1
+    assert kept == "['select']"
