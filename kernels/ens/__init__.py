@@ -39,7 +39,7 @@ from ._select import solve
 PARALLEL_FROM = 400_000
 #: Groups ahead of the present one that are prefetched: with few clients a group is
 #: soon done, with many it is long in the caches.
-AHEAD_FEW, AHEAD_MANY, MANY = 4, 2, 2048
+AHEAD_FEW, AHEAD_MANY, MANY = 4, 2, 256
 AHEAD_NETWORK = 16
 
 
@@ -141,7 +141,7 @@ def _make_network(m: int) -> Any:
     rows = (0,) * m
 
     @kernel
-    def network_groups(z, c, first, last, out):
+    def network_groups(z, c, first, last, out, memory):
         n = out.size
         width = lanes(z)
         finite = True
@@ -226,33 +226,29 @@ def ens(
 
 def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> bool:
     """Solve every coordinate; False if some mean is not finite."""
-    n = len(out)
-    m = z.size // n
-    width = 64 // z.itemsize
+    n = out.size
+    m, width = z.size // n, 64 // z.itemsize
     groups = (n + width - 1) // width
     if m <= LARGEST and axis == 0 and weights is None and n >= width:
         if m not in _networks:
             _networks[m] = _make_network(m)
-        network = _networks[m]
-
-        def work(first: int, last: int) -> Any:
-            return network(z, c, first, last, out)
+        solve_groups, given, room = _networks[m], (z, c), 0
     else:
         total, smallest = float(m), 1.0
         if weights is not None:
             total, smallest = float(weights.sum()), float(weights.min())
-
-        def work(first: int, last: int) -> Any:
-            memory = np.empty((m + 1) * width, z.dtype)
-            return _some_groups(z, c, weights, total, smallest, axis == 1, first, last, out, memory)
-
+        solve_groups, given = _some_groups, (z, c, weights, total, smallest, axis == 1)
+        room = (m + 1) * width
     if count == 1 or z.size < PARALLEL_FROM or n < 2 * width:
-        return bool(work(0, groups))
+        return bool(solve_groups(*given, 0, groups, out, np.empty(room, z.dtype)))
     # Blocks of the same boundaries whatever the number of threads; a few for each.
     blocks = min(4 * count, n // width)
-    return all(
-        shared(lambda k: work(k * groups // blocks, (k + 1) * groups // blocks), blocks, count)
-    )
+
+    def block(k: int) -> Any:
+        first, last = k * groups // blocks, (k + 1) * groups // blocks
+        return solve_groups(*given, first, last, out, np.empty(room, z.dtype))
+
+    return all(shared(block, blocks, count))
 
 
 def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:

@@ -250,14 +250,17 @@ def _masked(x: Any, out: Any) -> None:
     index = simd.to_bits(v) & (width - 1)
     simd.store(out, 3 * width, simd.gather(x, index))
     simd.store(out, 4 * width, simd.splat(v, 3) + simd.splat(x, 0.1))
+    simd.store(out, 5 * width, simd.add_where(v > 0.0, simd.absolute(v), 2.0))
+    simd.store(out, 6 * width, simd.load(simd.flat_view(x), width))
     simd.prefetch(x, 10_000)
+    simd.prefetch_second(x, 10_000)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_masks_lanes_and_gather(dtype: Any, rng: np.random.Generator) -> None:
     width = 64 // np.dtype(dtype).itemsize
     x = rng.normal(size=2 * width).astype(dtype)
-    out = np.full((5, width), 8.0, dtype)
+    out = np.full((7, width), 8.0, dtype)
     _masked(x, out)
     v = x[:width]
     index = v.view(f"i{v.itemsize}") & (width - 1)
@@ -270,6 +273,8 @@ def test_masks_lanes_and_gather(dtype: Any, rng: np.random.Generator) -> None:
         numbered,
         x[index],
         np.full(width, dtype(3) + dtype(0.1)),
+        np.where(v > 0, np.abs(v) + dtype(2), np.abs(v)),
+        x[width:],
     ]
     for k, (row, values) in enumerate(zip(out, expected, strict=True)):
         assert_same(row, values, k)
