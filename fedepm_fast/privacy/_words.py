@@ -82,10 +82,8 @@ def expected(plan: PrivatePlan) -> str:
     elif plan.objective.task != "regression":
         lost = _ACCURACY * plan.rise
         text += f", and costs {f'roughly {lost:.1%} of' if lost >= 5e-4 else 'hardly any'} accuracy"
-    if plan.left is None and not _whole(plan) and plan.short > 1.1 * plan.rise:
-        text += (
-            f"; with what its rounds leave of the way it ends {plan.short:.2g} above the optimum"
-        )
+    if plan.left is None:
+        text += _unfinished(plan)
     if plan.left is not None:
         mean, worst = plan.left
         text += (
@@ -94,6 +92,13 @@ def expected(plan: PrivatePlan) -> str:
             f"optimum in the mean, and {1 - worst:.0%} or less on one in ten"
         )
     return text
+
+
+def _unfinished(plan: PrivatePlan) -> str:
+    """Where a plan ends, if its rounds leave a part of the way beside which noise is not all."""
+    if plan.short <= 1.1 * plan.rise:
+        return ""
+    return f"; with what its rounds leave of the way it ends {plan.short:.2g} above the optimum"
 
 
 def _drowned(plan: PrivatePlan) -> bool:
@@ -150,7 +155,7 @@ def warning_of(plan: PrivatePlan) -> str:
         f"the noise is larger than the signal: with {_count(m, 'client')}, {rows}"
         f"{_count(plan.n_features, 'column')} and epsilon {plan.mechanism.total_epsilon:g} "
         f"it is expected to raise the mean loss by about {plan.rise:.2g}{_beside(plan)}; "
-        f"{remedy(plan)} lower that to {AFFORDABLE:g}"
+        f"{remedy(plan)} lower that to {AFFORDABLE:g}{_unfinished(plan)}"
     )
 
 
