@@ -77,6 +77,15 @@ def uniform(words: Words) -> Array:
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
+def uniform_halves(words: Words) -> Array:
+    """Two uniform numbers a word, that of the lower half first: the midpoints of 2^32 equal cells.
+
+    Those that noise in float32 is made of (`kernels.noise`), in float64.
+    """
+    halves = np.stack([words & _MASK32, words >> np.uint64(32)], axis=-1)
+    return (halves.reshape(*words.shape[:-1], -1).astype(np.float64) + 0.5) * 2.0**-32
+
+
 def laplace_quantile(u: Array) -> Array:
     """Standard Laplace numbers from uniform ones: the law of log(U1/U2), from one U."""
     return np.copysign(-np.log(2 * np.minimum(u, 1 - u)), u - 0.5)

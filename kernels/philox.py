@@ -18,41 +18,46 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _boundary as boundary
 from ._jit import JIT_DISABLED, device, kernel, warms
-from ._simd import interleave, iota, lanes, load, splat, store, store_partial
+from ._simd import interleave, iota, lanes, load, multiply_high, splat, store, store_partial
 
 MULTIPLIER0, MULTIPLIER1 = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 WEYL0, WEYL1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 ROUNDS = 10
 TOP = 2**64 - 1
 
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
 _A0, _A1 = np.uint64(MULTIPLIER0), np.uint64(MULTIPLIER1)
-_A0_HIGH, _A0_LOW = np.uint64(MULTIPLIER0 >> 32), np.uint64(MULTIPLIER0 & 0xFFFFFFFF)
-_A1_HIGH, _A1_LOW = np.uint64(MULTIPLIER1 >> 32), np.uint64(MULTIPLIER1 & 0xFFFFFFFF)
 _W0, _W1 = np.uint64(WEYL0), np.uint64(WEYL1)
 
 
 @device
-def _multiply(high, low, whole, b):
-    """Upper and lower 64 bits of a constant, given as halves and whole, times b."""
-    b_low = b & _LOW
-    b_high = b >> _HALF
-    cross = b_low * high + ((b_low * low) >> _HALF)
-    middle = b_high * low + (cross & _LOW)
-    return b_high * high + (cross >> _HALF) + (middle >> _HALF), b * whole
+def philox_round(c0, c1, c2, c3, key0, key1):
+    """One round, of uint64 vectors or scalars; keys are scalars."""
+    high0, high1 = multiply_high(c0, _A0), multiply_high(c2, _A1)
+    return high1 ^ c1 ^ key0, c2 * _A1, high0 ^ c3 ^ key1, c0 * _A0
 
 
 @device
 def philox_block(c0, c1, c2, c3, key0, key1):
     """The four words of each counter; counters are uint64 vectors or scalars, keys scalars."""
     for _ in range(ROUNDS):
-        high0, low0 = _multiply(_A0_HIGH, _A0_LOW, _A0, c0)
-        high1, low1 = _multiply(_A1_HIGH, _A1_LOW, _A1, c2)
-        c0, c1, c2, c3 = high1 ^ c1 ^ key0, low1, high0 ^ c3 ^ key1, low0
+        c0, c1, c2, c3 = philox_round(c0, c1, c2, c3, key0, key1)
         key0 = np.uint64(key0 + _W0)
         key1 = np.uint64(key1 + _W1)
     return c0, c1, c2, c3
+
+
+@device
+def _round_pair(a, b, key0, key1):
+    """One round of two blocks, and the next keys."""
+    a = philox_round(a[0], a[1], a[2], a[3], key0, key1)
+    b = philox_round(b[0], b[1], b[2], b[3], key0, key1)
+    return a, b, np.uint64(key0 + _W0), np.uint64(key1 + _W1)
+
+
+@device
+def _two_rounds(a, b, key0, key1):
+    a, b, key0, key1 = _round_pair(a, b, key0, key1)
+    return _round_pair(a, b, key0, key1)
 
 
 @device
@@ -61,17 +66,22 @@ def philox_pair(a0, a1, b0, b1, c2, c3, key0, key1):
 
     One alone waits most of the time for its own multiplications.
     """
-    a2, a3, b2, b3 = c2, c3, c2, c3
+    a, b = (a0, a1, c2, c3), (b0, b1, c2, c3)
     for _ in range(ROUNDS):
-        high0, low0 = _multiply(_A0_HIGH, _A0_LOW, _A0, a0)
-        high1, low1 = _multiply(_A1_HIGH, _A1_LOW, _A1, a2)
-        high2, low2 = _multiply(_A0_HIGH, _A0_LOW, _A0, b0)
-        high3, low3 = _multiply(_A1_HIGH, _A1_LOW, _A1, b2)
-        a0, a1, a2, a3 = high1 ^ a1 ^ key0, low1, high0 ^ a3 ^ key1, low0
-        b0, b1, b2, b3 = high3 ^ b1 ^ key0, low3, high2 ^ b3 ^ key1, low2
-        key0 = np.uint64(key0 + _W0)
-        key1 = np.uint64(key1 + _W1)
-    return (a0, a1, a2, a3), (b0, b1, b2, b3)
+        a, b, key0, key1 = _round_pair(a, b, key0, key1)
+    return a, b
+
+
+@device
+def philox_pair_quick(a0, a1, b0, b1, c2, c3, key0, key1):
+    """The same, written out: a tenth quicker for five times the code."""
+    a, b = (a0, a1, c2, c3), (b0, b1, c2, c3)
+    a, b, key0, key1 = _two_rounds(a, b, key0, key1)
+    a, b, key0, key1 = _two_rounds(a, b, key0, key1)
+    a, b, key0, key1 = _two_rounds(a, b, key0, key1)
+    a, b, key0, key1 = _two_rounds(a, b, key0, key1)
+    a, b, _, _ = _two_rounds(a, b, key0, key1)
+    return a, b
 
 
 @device

@@ -115,15 +115,21 @@ def vector_exp_negative(x):
 # ---------------------------------------------------------------------------------
 
 
+_LOG_REST = (
+    0.14797507797024664, 0.15313903235804777, 0.1818356974033444, 0.22222198475973498,
+    0.2857142874326284, 0.3999999999941109, 0.6666666666666735,
+)  # fmt: skip
+
+
 @device
 def _log_rest64(z):
     """(log((1 + s) / (1 - s)) - 2 s) / s**3 of z = s * s."""
-    q = fma(splat(z, 0.14797507797024664), z, splat(z, 0.15313903235804777))
-    q = fma(q, z, splat(z, 0.1818356974033444))
-    q = fma(q, z, splat(z, 0.22222198475973498))
-    q = fma(q, z, splat(z, 0.2857142874326284))
-    q = fma(q, z, splat(z, 0.3999999999941109))
-    return fma(q, z, splat(z, 0.6666666666666735))
+    q = fma(splat(z, _LOG_REST[0]), z, splat(z, _LOG_REST[1]))
+    q = fma(q, z, splat(z, _LOG_REST[2]))
+    q = fma(q, z, splat(z, _LOG_REST[3]))
+    q = fma(q, z, splat(z, _LOG_REST[4]))
+    q = fma(q, z, splat(z, _LOG_REST[5]))
+    return fma(q, z, splat(z, _LOG_REST[6]))
 
 
 @device

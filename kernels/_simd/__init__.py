@@ -22,11 +22,14 @@ from ._arithmetic import (
     from_bits,
     maximum,
     minimum,
+    multiply_high,
     narrow,
+    reinterpret,
     round_even,
     scale_by_power,
     sqrt,
     to_bits,
+    to_float,
     widen,
 )
 from ._lanes import (
@@ -40,9 +43,11 @@ from ._lanes import (
     select,
 )
 from ._memory import (
+    align_stack,
     first_lanes,
     flat_view,
     gather,
+    hold,
     iota,
     lane,
     lanes,
@@ -62,6 +67,7 @@ from ._memory import (
 __all__ = [
     "absolute",
     "add_where",
+    "align_stack",
     "all_true",
     "any_true",
     "copysign",
@@ -71,6 +77,7 @@ __all__ = [
     "fma",
     "from_bits",
     "gather",
+    "hold",
     "horizontal_sum",
     "interleave",
     "iota",
@@ -82,9 +89,11 @@ __all__ = [
     "load_transposed",
     "maximum",
     "minimum",
+    "multiply_high",
     "narrow",
     "prefetch",
     "prefetch_second",
+    "reinterpret",
     "round_even",
     "scale_by_power",
     "select",
@@ -95,6 +104,7 @@ __all__ = [
     "store_as",
     "store_partial",
     "to_bits",
+    "to_float",
     "widen",
     "with_lane",
 ]

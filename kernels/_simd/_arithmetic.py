@@ -22,6 +22,7 @@ from ._types import (
     llvm_vector,
     operation,
     pick_lanes,
+    splat,
     suffix,
 )
 
@@ -182,6 +183,59 @@ def scale_by_power(typingctx, a, exponent):
     return signature(a, a, exponent), codegen
 
 
+_LIMB = 52
+_HIGH_LIMB = 12
+
+
+def _upper_by_limbs(builder, a, b):
+    """By the instructions that multiply limbs of 52 bits, and add."""
+    kind = a.type
+
+    def number(value):
+        return ir.Constant(kind, [value] * kind.count)
+
+    def add_product(half, to, x, y):
+        name = f"llvm.x86.avx512.vpmadd52{half}.uq.512"
+        return call_intrinsic(builder, name, kind, [to, x, y])
+
+    a1, b1 = (builder.lshr(v, number(_LIMB)) for v in (a, b))
+    # The sum of what has the weight of 2**52, in two parts: its own 52 bits, and above.
+    low = add_product("h", number(0), a, b)
+    high = add_product("l", number(0), a1, b1)
+    for x, y in ((a, b1), (a1, b)):
+        low, high = add_product("l", low, x, y), add_product("h", high, x, y)
+    low = builder.lshr(low, number(_HIGH_LIMB))
+    return builder.add(low, builder.shl(high, number(_LIMB - _HIGH_LIMB)))
+
+
+def _upper_by_halves(builder, a, b):
+    """By products of halves of 32 bits, which processors have."""
+    kind = a.type
+    half, mask = (ir.Constant(kind, [value] * kind.count) for value in (32, 0xFFFFFFFF))
+    (a0, a1), (b0, b1) = ((builder.and_(v, mask), builder.lshr(v, half)) for v in (a, b))
+    cross = builder.add(builder.mul(a0, b1), builder.lshr(builder.mul(a0, b0), half))
+    middle = builder.add(builder.mul(a1, b0), builder.and_(cross, mask))
+    upper = builder.add(builder.mul(a1, b1), builder.lshr(cross, half))
+    return builder.add(upper, builder.lshr(middle, half))
+
+
+@operation
+def multiply_high(typingctx, a, b):
+    """``multiply_high(a, b)``: the upper 64 bits of the products with a uint64 scalar `b`."""
+    if b != types.uint64 or a not in (types.uint64, VECTORS[types.uint64]):
+        return None
+
+    def codegen(context, builder, sig, args):
+        if not isinstance(a, VectorType):
+            wide = ir.IntType(128)
+            product = builder.mul(*(builder.zext(v, wide) for v in args))
+            return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        by = _upper_by_limbs if "+avx512ifma" in _features(context) else _upper_by_halves
+        return by(builder, args[0], splat(builder, args[1], a))
+
+    return signature(a, a, b), codegen
+
+
 # ---------------------------------------------------------------------------------
 # Bits and conversions
 # ---------------------------------------------------------------------------------
@@ -215,6 +269,37 @@ def from_bits(typingctx, a):
     a = types.unliteral(a)
     width = getattr(a, "element", a).bitwidth
     return _reinterpret(a, _with_element(a, types.float64 if width == 64 else types.float32))
+
+
+@operation
+def reinterpret(typingctx, like, a):
+    """``reinterpret(like, a)``: the 64 bytes of a vector as one of the element of `like`.
+
+    Halves of wider lanes come lower ones first.
+    """
+    kind = getattr(like, "dtype", like)
+    target = kind if isinstance(kind, VectorType) else VECTORS.get(types.unliteral(kind))
+    if target is None or not isinstance(a, VectorType):
+        return None
+
+    def codegen(context, builder, sig, args):
+        return builder.bitcast(args[1], llvm_vector(target))
+
+    return signature(target, like, a), codegen
+
+
+@operation
+def to_float(typingctx, a):
+    """``to_float(a)``: 32-bit integers as float32, rounded."""
+    if not is_int(a) or a.element.bitwidth != 32:
+        return None
+    target = VECTORS[types.float32]
+
+    def codegen(context, builder, sig, args):
+        convert = builder.sitofp if a.element.signed else builder.uitofp
+        return convert(args[0], llvm_vector(target))
+
+    return signature(target, a), codegen
 
 
 @operation

@@ -328,6 +328,28 @@ def splat(typingctx, like, value):
 
 
 @operation
+def hold(typingctx, like, value):
+    """``hold(like, x)``: `splat` of a constant that stays in a register or on the stack.
+
+    Within a loop the compiler would load it anew every time, from an address that takes an
+    instruction and a register.
+    """
+    vector = _vector_like(like)
+    if vector is None or not isinstance(value, (types.Integer, types.Float)):
+        return None
+
+    def codegen(context, builder, sig, args):
+        bits = ir.IntType(vector.element.bitwidth)
+        unknown = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
+        scalar = builder.bitcast(
+            builder.call(unknown, [builder.bitcast(args[1], bits)]), args[1].type
+        )
+        return splat_value(builder, scalar, vector)
+
+    return signature(vector, like, vector.element), codegen
+
+
+@operation
 def lanes(typingctx, like):
     """``lanes(like)``: 8 or 16, a constant; `like` as for `splat`."""
     vector = _vector_like(like)
@@ -388,3 +410,18 @@ def first_lanes(typingctx, like, count):
         return _first_lanes(builder, vector, args[1])
 
     return signature(MaskType(vector.lanes), like, types.intp), codegen
+
+
+@operation
+def align_stack(typingctx):
+    """``align_stack()``: in a kernel, has vectors that registers cannot hold kept aligned.
+
+    LLVM decides too late that it would like to: each of them would straddle two cache lines.
+    """
+
+    def codegen(context, builder, sig, args):
+        builder.function.attributes.add("uwtable")  # llvmlite writes none without one by name
+        builder.function.attributes.alignstack = 64
+        return context.get_dummy_value()
+
+    return signature(types.none), codegen

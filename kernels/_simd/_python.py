@@ -147,6 +147,9 @@ def splat(like, value):
     return Vector(np.full(_count(dtype), value, dtype))
 
 
+hold = splat
+
+
 def lanes(like):
     return _count(_dtype(like))
 
@@ -186,6 +189,13 @@ def maximum(a, b):
     return select(a > b, a, b)
 
 
+def multiply_high(a, b):
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
+    cross = a0 * b1 + ((a0 * b0) >> half)
+    return a1 * b1 + (cross >> half) + ((a1 * b0 + (cross & low)) >> half)
+
+
 def scale_by_power(a, exponent):
     return _apply(lambda x, n: np.ldexp(x, np.nan_to_num(n).astype(np.int32)), a, exponent)
 
@@ -200,6 +210,14 @@ def from_bits(a):
 
 def _scalar(a):
     return a if isinstance(a, Vector) else np.asarray(a)[()]
+
+
+def reinterpret(like: Any, a: Vector) -> Vector:
+    return Vector(a.data.view(_dtype(like)))
+
+
+def to_float(a: Vector) -> Vector:
+    return Vector(a.data.astype(np.float32))
 
 
 def widen(a: Vector) -> tuple[Vector, Vector]:
@@ -258,3 +276,7 @@ def interleave(a: Vector, b: Vector) -> tuple[Vector, Vector]:
 def load_transposed(array: np.ndarray, index: int, stride: int) -> tuple[Vector, ...]:
     square = np.stack([load(array, index + r * stride).data for r in range(lanes(array))])
     return tuple(Vector(column.copy()) for column in square.T)
+
+
+def align_stack() -> None:
+    """Nothing to do."""

@@ -255,7 +255,7 @@ def _dense_gradient(rows, first, group, n, work, at, gradient, start):
 # Indices and row pointers are unsigned: Numba then leaves out its test for negative indices.
 # The loops over rows are within the functions, because a call counts references.
 
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_ONE, _TWO, _FEW = np.uint64(1), np.uint64(2), np.uint64(8)
 
 
 @device
@@ -263,13 +263,27 @@ def _csr_group(rows):
     return GROUP
 
 
+#: Entries ahead that are asked for.
+_AHEAD = 256
+
+
 @device
 def _csr_margins(rows, first, group, n, w, start, work, at):
     w = w[start : start + n]
     data, indices, indptr = rows[0], rows[1], rows[2]
+    zero = data.dtype.type(0)
     for r in range(group):
-        even = odd = data.dtype.type(0)
+        even = odd = zero
         k, stop = indptr[first + r], indptr[first + r + 1]
+        # Among gathers from everywhere no processor asks for entries soon enough by itself.
+        later = np.int64(k) + _AHEAD
+        prefetch(data, later)
+        prefetch(indices, later)
+        if stop - k > _FEW:
+            prefetch(data, later + 8)
+            prefetch(data, later + 16)
+            prefetch(data, later + 24)
+            prefetch(indices, later + 16)
         while k + _ONE < stop:
             even = fma(data[k], w[indices[k]], even)
             odd = fma(data[k + _ONE], w[indices[k + _ONE]], odd)
@@ -285,6 +299,12 @@ def _csr_gradient(rows, first, group, n, work, at, gradient, start):
     data, indices, indptr = rows[0], rows[1], rows[2]
     for r in range(group):
         residual = work[at + r]
-        for k in range(indptr[first + r], indptr[first + r + 1]):
+        k, stop = indptr[first + r], indptr[first + r + 1]
+        while k + _ONE < stop:
+            i, j = indices[k], indices[k + _ONE]
+            gradient[i] = fma(residual, data[k], gradient[i])
+            gradient[j] = fma(residual, data[k + _ONE], gradient[j])
+            k += _TWO
+        if k < stop:
             j = indices[k]
             gradient[j] = fma(residual, data[k], gradient[j])

@@ -8,7 +8,10 @@ same bits. With U the midpoint of one of 2^52 equal cells of (0, 1), chosen by t
     laplace    the quantile of U, log(2U) or -log(2(1 - U))
     gaussian   the normal quantile of U (Wichura 1988, algorithm AS 241)
 
-float32 numbers are those of float64 to a few units of the last place.
+In float32 a number takes half a word, number j the lower half of word j // 2 if j is even, and U is
+the midpoint of one of 2^32 cells: other numbers than in float64, in half the time. Their tails are
+coarse: no Laplace number is beyond 32 log 2, or 22.2, and those beyond 10 are 1e-5 apart or more.
+So no private mechanism may use them, and none does: runs, clients and mechanisms draw in float64.
 
 Inside other compiled code call ``laplace_rows(key0, key1, purpose, tau, clients, scale,
 deviations, out)``, or ``uniform_rows``, ``gaussian_rows`` with the same arguments. They write
@@ -71,8 +74,7 @@ def laplace(
     scale : array_like, shape () or (s,), optional
         Factor of every row, at least 0; 1 by default.
     dtype : float64 or float32
-        float32 noise is that of float64 to 4 units of the last place, at less than two thirds
-        of its time.
+        float32 noise has numbers of its own, in half the time, and coarser tails; see `noise`.
     out : ndarray of shape (s, n) and of this dtype, optional
         Where to write.
     threads : int, optional
@@ -125,7 +127,7 @@ def uniform(
 ) -> NDArray[Any]:
     """Uniform numbers in (0, 1), without the ends, of clients in a round.
 
-    Arguments as for `laplace`. float32 numbers are those of float64 rounded, but below 1.
+    Arguments as for `laplace`. float32 numbers are rounded, but below 1.
     """
     return _noise(UNIFORM, seed, trial, purpose, tau, clients, n, False, None, dtype, out, threads)
 

@@ -1,12 +1,15 @@
 """From random words to uniform, Laplace and normal numbers, on vectors.
 
-A law takes words and gives numbers of mean 0 and scale 1 (the uniform ones: in (0, 1)); its
-twin for float32 takes two vectors of eight words and gives one of sixteen numbers. Both start
-from U, the midpoint of one of 2^52 equal cells of (0, 1), exactly: U - 1/2 is a float64, and so
-are 1 - 2*abs(U - 1/2) and its half, the smaller of U and 1 - U.
+A law gives numbers of mean 0 and scale 1 (the uniform ones: in (0, 1)) of a vector that holds the
+bits of random words. Those in float64 take a word each and start from U, the midpoint of one of
+2^52 equal cells of (0, 1), exactly: U - 1/2 is a float64, and so are 1 - 2*abs(U - 1/2) and its
+half, the smaller of U and 1 - U. Those in float32 take half a word, the lower one first, and U is
+the midpoint of one of 2^32 cells.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,36 +20,64 @@ from .._simd import (
     copysign,
     fma,
     from_bits,
+    hold,
     minimum,
-    narrow,
+    reinterpret,
     select,
     splat,
     sqrt,
+    to_bits,
+    to_float,
 )
-from ..vecmath import _log_parts32, _split32, vector_log_normal
+from ..vecmath import (
+    _FRACTION,
+    _LN2_HIGH,
+    _LN2_LOW,
+    _LOG_REST,
+    _ONE,
+    _ROOT,
+    _SHIFT,
+    _log_parts32,
+    _split32,
+    vector_log_normal,
+)
 
-_SHIFT = np.uint64(12)
+_DROPPED = np.uint64(12)
+_ODD_FROM = np.uint64(11)
+_SIGN_BIT = -(2**63)
 _ONE_BITS = np.uint64(0x3FF0000000000000)
 _HALF_CELL = 2.0**-53
+_CELL_32, _HALF_CELL_32 = 2.0**-32, 2.0**-33
 _BELOW_ONE = 1.0 - 2.0**-24
+_SIGN, _TOP, _MOST = np.int32(31), np.int32(-(2**31)), np.int32(2**31 - 1)
 
 
 @device
-def _offset(words):
+def _words(bits):
+    return reinterpret(_ONE_BITS, bits)
+
+
+@device
+def _halves(bits):
+    return reinterpret(_TOP, bits)
+
+
+@device
+def _offset(bits):
     """U - 1/2: never 0, never as far as 1/2 from it."""
-    return (from_bits((words >> _SHIFT) | _ONE_BITS) - 1.5) + _HALF_CELL
+    return (from_bits((_words(bits) >> _DROPPED) | _ONE_BITS) - 1.5) + _HALF_CELL
 
 
 @device
-def uniform(words):
-    return (from_bits((words >> _SHIFT) | _ONE_BITS) - 1.0) + _HALF_CELL
+def _uniform(bits):
+    return (from_bits((_words(bits) >> _DROPPED) | _ONE_BITS) - 1.0) + _HALF_CELL
 
 
 @device
-def uniform_single(low, high):
-    """The float64 number rounded, but below 1."""
-    u = narrow(uniform(low), uniform(high))
-    return minimum(u, splat(u, _BELOW_ONE))
+def _uniform_single(bits):
+    """U rounded, but below 1."""
+    v = to_float(reinterpret(np.uint32(0), bits))
+    return minimum(fma(v, splat(v, _CELL_32), splat(v, _HALF_CELL_32)), splat(v, _BELOW_ONE))
 
 
 @device
@@ -56,32 +87,96 @@ def _log_tail(s):
 
 
 @device
-def _log_tail_single(low, high):
-    """The same in float32, and s, from two vectors in float64.
+def _log_tail_single(v):
+    """The same in float32, of the words' halves as signed integers.
 
     Both 1 - 2*abs(s) and, where that is near 1, 2*abs(s) are rounded once.
     """
-    s = narrow(low, high)
-    x = narrow(
-        fma(absolute(low), splat(low, -2.0), splat(low, 1.0)),
-        fma(absolute(high), splat(high, -2.0), splat(high, 1.0)),
-    )
+    outside = v ^ (v >> _SIGN)  # of the smaller of U and 1 - U, in cells
+    inside = to_float(outside ^ _MOST)
+    x = to_float(outside)
+    x = fma(x, splat(x, 2 * _CELL_32), splat(x, _CELL_32))
     k, m = _split32(x)
-    f = select(k == 0.0, -2.0 * absolute(s), m - 1.0)
-    return _log_parts32(f, k), s
+    f = select(k == 0.0, fma(inside, splat(x, -2 * _CELL_32), splat(x, -_CELL_32)), m - 1.0)
+    return _log_parts32(f, k)
+
+
+class Law(NamedTuple):
+    """In two steps, so that the second can wait for the first while other numbers are made."""
+
+    begin: Any
+    """``begin(bits, held)``."""
+    complete: Any
+    """``complete(begun, held)``: the numbers."""
+    hold: Any
+    """``hold()``: the constants that both take, made once for many numbers."""
 
 
 @device
-def laplace(words):
+def _same(begun, held):
+    return begun
+
+
+@device
+def _nothing():
+    return ()
+
+
+def _at_once(numbers: Any) -> Law:
+    return Law(device(lambda bits, held: numbers(bits)), _same, _nothing)
+
+
+@device
+def _laplace_begin(bits, held):
+    """Of the Laplace quantile of U, with the bits of ``copysign(_log_tail(s), s)``, but sooner.
+
+    The smaller of 2U and 2(1 - U) is an odd number over 2^52.
+    """
+    (unit_bits, shift_bits, to_root, fraction, root, _), (shift, bias, one), _ = held
+    words = reinterpret(np.int64(0), bits)
+    tail = reinterpret(_ONE_BITS, words ^ (words >> 63)) >> _ODD_FROM
+    odd = from_bits(reinterpret(np.int64(0), tail) | unit_bits) - shift
+    biased = to_bits(odd) + to_root
+    k = from_bits((biased >> 52) | shift_bits) - bias
+    m = from_bits((biased & fraction) + root)
+    f = m - one
+    return words, k, f, f / (m + one)
+
+
+@device
+def _laplace_complete(begun, held):
+    """As `vecmath` has the logarithm of m * 2**k; it is below 0."""
+    words, k, f, s = begun
+    (_, _, _, _, _, sign), _, (half, low, high, c0, c1, c2, c3, c4, c5, c6) = held
+    z = s * s
+    square = half * f * f
+    q = fma(fma(fma(fma(fma(fma(c0, z, c1), z, c2), z, c3), z, c4), z, c5), z, c6)
+    rest = fma(s, fma(z, q, square), k * low)
+    log = k * high - ((square - rest) - f)
+    return from_bits(to_bits(log) ^ (words & sign))
+
+
+@device
+def _laplace_hold():
+    return (
+        (
+            hold(_ONE, _SHIFT | 1), hold(_ONE, _SHIFT), hold(_ONE, _ONE - _ROOT),
+            hold(_ONE, _FRACTION), hold(_ONE, _ROOT), hold(_ONE, _SIGN_BIT),
+        ),
+        (hold(1.0, 2.0**52), hold(1.0, 2.0**52 + 1023.0 + 52.0), hold(1.0, 1.0)),
+        (
+            hold(1.0, 0.5), hold(1.0, _LN2_LOW), hold(1.0, _LN2_HIGH), hold(1.0, _LOG_REST[0]),
+            hold(1.0, _LOG_REST[1]), hold(1.0, _LOG_REST[2]), hold(1.0, _LOG_REST[3]),
+            hold(1.0, _LOG_REST[4]), hold(1.0, _LOG_REST[5]), hold(1.0, _LOG_REST[6]),
+        ),
+    )  # fmt: skip
+
+
+@device
+def _laplace_single(bits):
     """The Laplace quantile of U."""
-    s = _offset(words)
-    return copysign(_log_tail(s), s)
-
-
-@device
-def laplace_single(low, high):
-    log, s = _log_tail_single(_offset(low), _offset(high))
-    return copysign(log, s)
+    v = _halves(bits)
+    return from_bits(to_bits(_log_tail_single(v)) ^ (v & _TOP))
 
 
 # ---------------------------------------------------------------------------------
@@ -158,13 +253,21 @@ def _normal(s, log, centre, near, far):
 
 
 @device
-def gaussian(words):
+def _gaussian(bits):
     """The normal quantile of U."""
-    s = _offset(words)
+    s = _offset(bits)
     return _normal(s, _log_tail(s), _CENTRE, _NEAR, _FAR)
 
 
 @device
-def gaussian_single(low, high):
-    log, s = _log_tail_single(_offset(low), _offset(high))
-    return _normal(s, log, _CENTRE_SINGLE, _NEAR_SINGLE, _FAR_SINGLE)
+def _gaussian_single(bits):
+    v = _halves(bits)
+    s = to_float(v ^ _TOP)
+    s = fma(s, splat(s, _CELL_32), splat(s, _HALF_CELL_32))
+    return _normal(s, _log_tail_single(v), _CENTRE_SINGLE, _NEAR_SINGLE, _FAR_SINGLE)
+
+
+# For float64 and for float32.
+UNIFORM = _at_once(_uniform), _at_once(_uniform_single)
+LAPLACE = Law(_laplace_begin, _laplace_complete, _laplace_hold), _at_once(_laplace_single)
+GAUSSIAN = _at_once(_gaussian), _at_once(_gaussian_single)

@@ -9,21 +9,22 @@ import numpy as np
 
 from .._jit import device, kernel, large_device, parallel_kernel
 from .._simd import (
+    align_stack,
     fma,
     gather,
     horizontal_sum,
-    interleave,
     iota,
     lanes,
     load,
     load_partial,
     minimum,
+    reinterpret,
     splat,
     store,
     store_partial,
     widen,
 )
-from ..philox import in_order, philox_pair
+from ..philox import in_order, philox_pair, philox_pair_quick
 from . import _laws as laws
 
 #: Numbers, about, that are drawn, and standardised, at a time.
@@ -31,9 +32,14 @@ BLOCK = 16_384
 
 # ---------------------------------------------------------------------------------
 # Drawing. A row is made of pieces, the numbers of one vector, the last perhaps in part;
-# pieces are counted through all rows. The lanes of `philox_pair` are sixteen blocks of four
-# words: eight pieces of float64, or four of float32, from as many rows as it takes.
+# pieces are counted through all rows. A piece takes eight words, two blocks, and the lanes of
+# `philox_pair` are eight pieces, from as many rows as it takes. Words are written where the
+# numbers will be, some thousands at a time, which stay in the first-level cache.
 # ---------------------------------------------------------------------------------
+
+#: Pieces whose words are written before they become numbers.
+_CHUNK = 384
+_ONE, _EIGHT, _SIXTEEN = np.uint64(1), np.uint64(8), np.uint64(16)
 
 
 @device
@@ -42,88 +48,111 @@ def _pieces(out):
 
 
 @device
-def _counters(clients, row, piece, pieces, shift):
-    """Block and client of eight lanes, from a piece of a row on, ``1 << shift`` blocks a piece.
+def _counters(clients, row, piece, pieces):
+    """Block and client of eight lanes, from a piece of a row on.
 
     Lanes beyond the last row repeat it.
     """
     lane = iota(clients)
-    p = (lane >> np.uint64(shift)) + np.uint64(piece)
+    p = (lane >> _ONE) + np.uint64(piece)
     # The quotient p // pieces, exact as long as p * pieces < 2**60.
     down = (p * np.uint64((1 << 60) // pieces + 1)) >> np.uint64(60)
     p = p - down * np.uint64(pieces)
     last = splat(down, np.uint64(clients.size - 1))
     client = gather(clients, minimum(down + np.uint64(row), last))
-    return (p << np.uint64(shift)) + (lane & np.uint64((1 << shift) - 1)), client
+    return (p << _ONE) + (lane & _ONE), client
 
 
 @device
-def _put(out, row, piece, inside, value, scale):
+def _put(out, row, piece, inside, words):
     """Store what a row has of a piece, and nothing if not `inside`; without a branch."""
     n, width = out.shape[1], lanes(out)
     count = min(width, n - piece * width) * inside
-    value = value * scale[min(row, scale.size - 1)]
-    store_partial(out, min(row * n + piece * width, out.size), value, count)
+    store_partial(out, min(row * n + piece * width, out.size), reinterpret(out, words), count)
 
 
 @device
 def _after(row, piece, pieces):
     """The piece that follows, and its row."""
-    down = (piece + 1) // pieces
-    return row + down, piece + 1 - down * pieces
+    last = piece + 1 == pieces
+    return row + last, (piece + 1) * (not last)
 
 
-def _double(law: Any) -> Any:
-    """Four words of eight blocks as four vectors of float64, in order."""
-    return device(lambda w: in_order(law(w[0]), law(w[1]), law(w[2]), law(w[3])))
+# Arrays are not handed to functions that branch: the compiler would count references to them.
 
 
-def _single(law: Any) -> Any:
-    """The same as two vectors of float32."""
+@large_device
+def _draw(key0, key1, purpose, tau, clients, first, last, out):
+    """Words of pieces, where their numbers will be."""
+    n, width, pieces = out.shape[1], lanes(out), _pieces(out)
+    tau, purpose = splat(clients, tau), splat(clients, purpose)
+    while first < last:
+        row, piece = first // pieces, first % pieces
+        groups = min(n // width - piece, last - first) // 8
+        if groups > 0:
+            k, client = row * n + piece * width, splat(clients, clients[row])
+            a0 = iota(clients) + np.uint64(piece << 1)
+            for _ in range(groups):
+                a, b = philox_pair_quick(a0, client, a0 + _EIGHT, client, tau, purpose, key0, key1)
+                a, b = in_order(a[0], a[1], a[2], a[3]), in_order(b[0], b[1], b[2], b[3])
+                for r in range(4):
+                    store(out, k + r * width, reinterpret(out, a[r]))
+                    store(out, k + (r + 4) * width, reinterpret(out, b[r]))
+                a0, k = a0 + _SIXTEEN, k + 8 * width
+            first += 8 * groups
+        else:
+            a0, a1 = _counters(clients, row, piece, pieces)
+            b0, b1 = _counters(clients, row, piece + 4, pieces)
+            a, b = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
+            a, b = in_order(a[0], a[1], a[2], a[3]), in_order(b[0], b[1], b[2], b[3])
+            for _ in range(2):
+                for r in range(4):
+                    _put(out, row, piece, first < last, a[r])
+                    row, piece = _after(row, piece, pieces)
+                    first += 1
+                a = b
 
-    @device
-    def numbers(w):
-        even, odd = interleave(law(w[0], w[1]), law(w[2], w[3]))
-        return interleave(even, odd)
 
-    return numbers
-
-
-def _fill(numbers: Any) -> Any:
-    """The function that draws rows, of `numbers` made of words.
-
-    Arrays are not handed to functions that branch: the compiler would count references to them.
-    """
+def _fill(law: laws.Law) -> Any:
+    """The function that draws rows: words, then numbers of them."""
+    begin, complete, hold = law
 
     @large_device
-    def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
+    def quantiles(scale, first, last, out):
         n, width, pieces = out.shape[1], lanes(out), _pieces(out)
-        tau, purpose = splat(clients, tau), splat(clients, purpose)
-        half, shift = 32 // width, width // 8
-        for q in range(first, last, 2 * half):
-            row, piece = q // pieces, q % pieces
-            k = row * n + piece * width
-            whole = (piece + 2 * half) * width <= n and q + 2 * half <= last
-            if whole:
-                a0 = iota(clients) + np.uint64(piece << shift)
-                b0 = a0 + np.uint64(8)
-                a1 = b1 = splat(clients, clients[row])
-            else:
-                a0, a1 = _counters(clients, row, piece, pieces, shift)
-                b0, b1 = _counters(clients, row, piece + half, pieces, shift)
-            w, other = philox_pair(a0, a1, b0, b1, tau, purpose, key0, key1)
-            for begin in range(q, q + 2 * half, half):
-                values = numbers(w)
-                w = other
-                if whole:
-                    factor = scale[row]
-                    for r in range(len(values)):
-                        store(out, k + r * width, values[r] * factor)
-                    k += 32
-                else:
-                    for r in range(len(values)):
-                        _put(out, row, piece, begin + r < last, values[r], scale)
-                        row, piece = _after(row, piece, pieces)
+        held = hold()
+        row, piece = first // pieces, first % pieces
+        while first < last:
+            some = min(pieces - piece, last - first)
+            factor = scale[row]
+            k, end = row * n + piece * width, row * n + min((piece + some) * width, n)
+            whole = end - (end - k) % width
+            if k + width < whole:
+                x, y = begin(load(out, k), held), begin(load(out, k + width), held)
+                k += 2 * width
+                while k + width < whole:
+                    u, v = begin(load(out, k), held), begin(load(out, k + width), held)
+                    store(out, k - 2 * width, complete(x, held) * factor)
+                    store(out, k - width, complete(y, held) * factor)
+                    x, y = u, v
+                    k += 2 * width
+                store(out, k - 2 * width, complete(x, held) * factor)
+                store(out, k - width, complete(y, held) * factor)
+            if k < whole:
+                store(out, k, complete(begin(load(out, k), held), held) * factor)
+            if whole < end:
+                begun = begin(load_partial(out, whole, end - whole, 0.0), held)
+                value = complete(begun, held) * factor
+                store_partial(out, whole, value, end - whole)
+            first += some
+            row, piece = row + 1, 0
+
+    @device
+    def fill(key0, key1, purpose, tau, clients, scale, first, last, out):
+        for start in range(first, last, _CHUNK):
+            end = min(start + _CHUNK, last)
+            _draw(key0, key1, purpose, tau, clients, start, end, out)
+            quantiles(scale, start, end, out)
 
     return fill
 
@@ -195,7 +224,9 @@ class Kernels(NamedTuple):
     parallel: Any
 
 
-def _make(fill: Any, standardize: Any) -> Kernels:
+def _make(law: laws.Law, standardize: Any) -> Kernels:
+    fill = _fill(law)
+
     @device
     def step(deviations, out):
         """Pieces in a block: if rows are standardised, of whole rows."""
@@ -214,6 +245,7 @@ def _make(fill: Any, standardize: Any) -> Kernels:
 
     @kernel
     def rows(key0, key1, purpose, tau, clients, scale, deviations, out):
+        align_stack()
         if out.size:
             for first in range(0, out.shape[0] * _pieces(out), step(deviations, out)):
                 block(key0, key1, purpose, tau, clients, scale, deviations, first, out)
@@ -229,19 +261,13 @@ def _make(fill: Any, standardize: Any) -> Kernels:
 
 @device
 def _leave(row, deviation):
-    """Only Laplace rows are standardised."""
+    """Rows that are as they should be."""
 
 
-# For float64 and for float32.
+# For float64 and for float32. Only Laplace rows are standardised.
 LAPLACE = (
-    _make(_fill(_double(laws.laplace)), _standardize(_sixteen)),
-    _make(_fill(_single(laws.laplace_single)), _standardize(_sixteen_single)),
+    _make(laws.LAPLACE[0], _standardize(_sixteen)),
+    _make(laws.LAPLACE[1], _standardize(_sixteen_single)),
 )
-UNIFORM = (
-    _make(_fill(_double(laws.uniform)), _leave),
-    _make(_fill(_single(laws.uniform_single)), _leave),
-)
-GAUSSIAN = (
-    _make(_fill(_double(laws.gaussian)), _leave),
-    _make(_fill(_single(laws.gaussian_single)), _leave),
-)
+UNIFORM = _make(laws.UNIFORM[0], _leave), _make(laws.UNIFORM[1], _leave)
+GAUSSIAN = _make(laws.GAUSSIAN[0], _leave), _make(laws.GAUSSIAN[1], _leave)

@@ -13,7 +13,7 @@ from fedepm_fast import randomness
 from fedepm_fast.kernels import _jit
 from fedepm_fast.kernels import noise as module
 from fedepm_fast.kernels._jit import kernel
-from fedepm_fast.kernels._simd import load, store
+from fedepm_fast.kernels._simd import lanes, load, reinterpret, store
 from fedepm_fast.kernels.noise import _laws as laws
 from fedepm_fast.kernels.noise import (
     gaussian,
@@ -43,24 +43,33 @@ def test_equals_the_reference(n):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 64, 65, 130])
-def test_float32_is_float64_to_a_few_units(n):
-    for draw, units in ((uniform, 1), (laplace, 4), (gaussian, 8)):
-        want = draw(5, 6, NOISE, 9, [3, 0, 1100], n)
-        got = draw(5, 6, NOISE, 9, [3, 0, 1100], n, dtype=np.float32)
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 64, 65, 130, 300])
+def test_float32_takes_half_a_word_a_number(n):
+    r, clients = randomness.CounterRandomness(5, 6), [3, 0, 1100]
+    words = np.stack([r.words(NOISE, 9, c, (n + 1) // 2) for c in clients])
+    u = randomness.uniform_halves(words)[:, :n]
+    np.testing.assert_array_equal(np.floor(u * 2.0**32), words.view("<u4")[:, :n])
+    quantiles = {
+        uniform: (u, 2),
+        laplace: (randomness.laplace_quantile(u), 4),
+        gaussian: (ndtri(u), 8),
+    }
+    for draw, (want, units) in quantiles.items():
+        got = draw(5, 6, NOISE, 9, clients, n, dtype=np.float32)
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, want, rtol=units * 2.0**-24)
     if n > 1:
-        want = laplace(5, 6, NOISE, 9, [3, 0, 1100], n, standardize=True, scale=2.5)
-        got = laplace(
-            5, 6, NOISE, 9, [3, 0, 1100], n, standardize=True, scale=2.5, dtype=np.float32
-        )
+        want = quantiles[laplace][0]
+        want = (want - want.mean(axis=1)[:, None]) / want.std(axis=1, ddof=1)[:, None] * 2.5
+        got = laplace(5, 6, NOISE, 9, clients, n, standardize=True, scale=2.5, dtype=np.float32)
         np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
 
 
 def test_laws():
     clients = np.arange(MANY)
     for draw, law in ((laplace, stats.laplace), (gaussian, stats.norm), (uniform, stats.uniform)):
+        single = draw(42, 0, NOISE, 0, clients, 10, dtype=np.float32)
+        assert stats.kstest(single.ravel(), law.cdf).pvalue > 0.01
         numbers = draw(42, 0, NOISE, 0, clients, 10)
         assert stats.kstest(numbers.ravel(), law.cdf).pvalue > 0.01
         if draw is not uniform:
@@ -71,36 +80,49 @@ def test_laws():
     np.testing.assert_allclose(rows.std(axis=1, ddof=1), 3, rtol=1e-13)
 
 
-@kernel
-def _apply(law, words, out):
-    for i in range(0, words.size, 8):
-        store(out, i, law(load(words, i)))
+def _applied(law, words, dtype):
+    """What a law makes of words; as many numbers as go into them."""
+    begin, complete, hold = law
 
+    @kernel
+    def apply(words, out):
+        held = hold()
+        for i in range(0, words.size, 8):
+            numbers = complete(begin(reinterpret(out, load(words, i)), held), held)
+            store(out, i * lanes(out) // 8, numbers)
 
-@kernel
-def _apply_single(law, words, out):
-    for i in range(0, words.size, 16):
-        store(out, i, law(load(words, i), load(words, i + 8)))
+    out = np.empty(words.nbytes // np.dtype(dtype).itemsize, dtype)
+    apply(words, out)
+    return out
 
 
 @pytest.mark.parametrize("name", ["uniform", "laplace", "gaussian"])
 def test_the_ends_and_the_middle_of_the_unit_interval(name):
     """Words of the first and last cells, of those beside 1/2, and of tails of every size."""
-    middle = 2**63
-    words = [0, 1 << 12, 2**64 - 1, 2**64 - (1 << 12) - 1, middle, middle - 1]
-    words += [middle + (1 << k) for k in range(12, 62)] + [middle - (1 << k) for k in range(12, 62)]
-    words += [1 << k for k in range(13, 63)] + [2**64 - (1 << k) for k in range(13, 63)]
-    words = np.resize(np.array(words, np.uint64), 256)
-    u = randomness.uniform(words)
-    exact = {"uniform": u, "laplace": randomness.laplace_quantile(u), "gaussian": ndtri(u)}[name]
-    got, single = np.empty(256), np.empty(256, np.float32)
-    _apply(getattr(laws, name), words, got)
-    np.testing.assert_allclose(got, exact, rtol=2e-15)
-    _apply_single(getattr(laws, f"{name}_single"), words, single)
-    np.testing.assert_allclose(single, exact, rtol=1e-6)
+
+    def words_of(bits, dropped):
+        middle, most = 1 << (bits - 1), (1 << bits) - 1
+        words = [0, 1 << dropped, most, most - (1 << dropped), middle, middle - 1]
+        for k in range(dropped, bits - 1):
+            words += [middle + (1 << k), middle - (1 << k) - 1, 1 << k, most - (1 << k)]
+        return np.resize(np.array(words, f"<u{bits // 8}"), 512)
+
+    quantile = {"uniform": np.array, "laplace": randomness.laplace_quantile, "gaussian": ndtri}[
+        name
+    ]
+    law, single_law = getattr(laws, name.upper())
+    words, halves = words_of(64, 12), words_of(32, 0).view(np.uint64)
+    got, single = _applied(law, words, np.float64), _applied(single_law, halves, np.float32)
+    np.testing.assert_allclose(got, quantile(randomness.uniform(words)), rtol=2e-15)
+    np.testing.assert_allclose(single, quantile(randomness.uniform_halves(halves)), rtol=1e-6)
     if name == "uniform":
         assert 0 < got.min() < got.max() < 1
         assert 0 < single.min() < single.max() < 1
+    else:
+        assert (got != 0).all()
+        assert (single != 0).all()
+    if name == "laplace":
+        assert np.abs(single).max() == np.float32(32 * np.log(2))
 
 
 @pytest.mark.parametrize("draw", [laplace, gaussian, uniform])

@@ -217,6 +217,46 @@ def test_scalars_are_taken_too() -> None:
     assert _scalars(np.float32(1.5), np.float32(2.0)) == pytest.approx(expected, rel=1e-6)
 
 
+@kernel
+def _products(a: Any, by: Any, scalar: Any, out: Any) -> None:
+    simd.align_stack()
+    for i in range(0, a.size, simd.lanes(a)):
+        simd.store(out, i, simd.multiply_high(simd.load(a, i), by))
+    out[0] += simd.multiply_high(scalar, by)
+
+
+def test_upper_halves_of_products(rng: np.random.Generator) -> None:
+    top = 2**64 - 1
+    a = rng.integers(0, top, 1024, np.uint64, endpoint=True)
+    a[:6] = 0, 1, top, 2**52 - 1, 2**52, 2**32 - 1
+    for by in (1, top, 2**52, 2**52 - 1, 2**63 + 1, 0xD2E7470EE14C6C93):
+        want = np.array([int(v) * by >> 64 for v in a], np.uint64)
+        out = np.empty_like(a)
+        _products(a, np.uint64(by), a[2], out)
+        assert out[0] == want[0] + want[2]
+        np.testing.assert_array_equal(out[1:], want[1:])
+
+
+@kernel
+def _conversions(a: Any, signed: Any, floats: Any, whole: Any) -> None:
+    for i in range(0, a.size, 8):
+        bits = simd.load(a, i)
+        numbers = simd.to_float(simd.reinterpret(whole, bits))
+        simd.store(floats, 2 * i, numbers * simd.hold(floats, 0.5))
+        simd.store(floats, 2 * (a.size + i), simd.to_float(simd.reinterpret(signed, bits)))
+        simd.store(whole, 2 * i, simd.reinterpret(whole, simd.reinterpret(0.0, bits)))
+
+
+def test_halves_of_words_as_numbers(rng: np.random.Generator) -> None:
+    words = rng.integers(0, 2**64 - 1, 64, np.uint64, endpoint=True)
+    words[0] = 2**64 - 1
+    floats, whole = np.empty(256, np.float32), np.empty(128, np.uint32)
+    _conversions(words, np.empty(0, np.int32), floats, whole)
+    np.testing.assert_array_equal(whole, words.view("<u4"))
+    np.testing.assert_array_equal(floats[:128], words.view("<u4").astype(np.float32) * 0.5)
+    np.testing.assert_array_equal(floats[128:], words.view("<i4").astype(np.float32))
+
+
 # ---------------------------------------------------------------------------------
 # Memory
 # ---------------------------------------------------------------------------------
