@@ -25,7 +25,7 @@ class RemoteStages:
     """
 
     spoils = False
-    workspace: Any = None
+    work_size = 0
 
     def __init__(self, algorithm: Any, problem: RemoteProblem, plan: Any) -> None:
         self.algorithm, self.problem = algorithm, problem
@@ -34,6 +34,9 @@ class RemoteStages:
         self.clients = arrays.ClientProblem(problem.reg, algorithm.steps(d), *bounds, told, d)
         self.constants = np.array(algorithm.constants(problem.n_parameters, None), np.float64)
         self.value_at_start, self.accuracies = problem.value_at_start, problem.accuracies
+
+    def workspace(self) -> None:
+        """Losses are computed elsewhere."""
 
     def compile(self, run: Any, *, stepwise: bool) -> None:
         """Workers pack their rows, and compile what there is to."""
