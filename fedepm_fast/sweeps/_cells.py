@@ -15,8 +15,9 @@ from .._common.validation import check_choice
 from ..algorithms import ALGORITHMS, Algorithm, Size
 from ..data.sources import Source
 from ..objectives import OBJECTIVES, Logistic, Objective, ScalarLoss, as_objective
-from ..runner import ENGINES, Limits, Repeated, check_limits
+from ..runner import ENGINES, Limits, check_limits
 from ..stopping import RULES, StoppingRule
+from ._repeated import Repeated
 
 #: Raised whenever a change of the package changes results, so that stored ones of before are
 #: not taken for those of now.
