@@ -17,6 +17,8 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 
+from ._uncounted import UncountedLowering
+
 _OURS = __name__.partition(".")[0]
 
 #: Passes for what no function of the package has: closures and contexts, functions that are
@@ -138,7 +140,7 @@ class _InferTypes(typed_passes.NopythonTypeInference):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerHelper(typed_passes.NativeLowering):
+class _LowerHelper(UncountedLowering):
     """Lowering without machine code: the function can be called from compiled code alone."""
 
     _name = "fedepm_fast_lower_helper"
@@ -170,7 +172,10 @@ class KernelCompiler(Compiler):
     """Numba's compiler, for kernels."""
 
     library: type[JITCodeLibrary] = _Library
-    passes: ClassVar[dict[Any, Any]] = {typed_passes.NopythonTypeInference: _InferTypes}
+    passes: ClassVar[dict[Any, Any]] = {
+        typed_passes.NopythonTypeInference: _InferTypes,
+        typed_passes.NativeLowering: UncountedLowering,
+    }
     """What is run in place of which pass."""
 
     def compile_extra(self, func: Any) -> Any:
