@@ -21,7 +21,8 @@ FLOAT32, FLOAT64 = FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 MAX_COUNT = 2**63 - 1
 #: The largest seed: one word of a counter-based generator.
 MAX_SEED = 2**64 - 1
-_SMALL = 1 << 12
+#: Numbers up to which Python is faster than NumPy, and from which one pass is enough.
+_FEW, _SMALL = 64, 1 << 12
 
 
 class ArgumentError(Exception):
@@ -80,7 +81,7 @@ def as_floats(name: str, value: Any, *, ndim: int | None = None, like: Any = Non
         type(value) is np.ndarray
         and (value.dtype is FLOAT64 or value.dtype is FLOAT32)
         and value.flags.c_contiguous
-        and value.ndim == ndim
+        and (ndim is None or value.ndim == ndim)
         and (like is None or value.dtype is like.dtype)
     ):
         return value
@@ -207,8 +208,11 @@ def check_finite(
     """
     if array.dtype.kind != "f":
         return
-    if array.size > _SMALL:
-        # A finite sum has finite terms, and needs no temporary; an infinite one may be an overflow.
+    # A finite sum has finite terms, and needs no temporary; an infinite one may be an overflow.
+    if array.size <= _FEW:
+        if math.isfinite(sum(array.ravel().tolist())):  # NumPy takes ten times as long
+            return
+    elif array.size > _SMALL:
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(array.sum()):
                 return

@@ -16,6 +16,7 @@ Results do not depend on the number of threads or on which clients are asked for
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -68,6 +69,9 @@ OwnLoss = Loss  # its name before the built-in ones were such, too
 
 #: Stored numbers below which one thread is faster than waking others.
 _PARALLEL_FROM = 1 << 21
+#: Numbers up to which a workspace is kept for the thread's next call.
+_KEPT = 1 << 14
+_kept = threading.local()
 #: Powers of two, by item size, that quadratic losses are scaled down by where sums overflow, and
 #: where products do whose sums do not.
 _POWERS = {4: (16, 56), 8: (64, 500)}
@@ -207,7 +211,7 @@ def _evaluate(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     _check_rows(rows)
     m, n, dtype = rows.n_clients, rows.n_parameters, rows.dtype
-    points = _check_points(x, m, n, dtype)
+    points = _check_points(x, m, n, rows.constants)
     chosen = _check_clients(clients, m)
     asked = _Asked(rows, chosen, points, _check_reg(reg, m, dtype), want)
     count = thread_count(threads)
@@ -228,8 +232,19 @@ def _evaluate(
 
 def _serial(asked: _Asked, f: NDArray[Any], g: NDArray[Any]) -> None:
     rows, *where = asked
-    work = aligned((rows.work_size,), rows.dtype)
-    client_kernels(rows.layout, rows.loss).selected(rows.arrays, *where, f, g, work)
+    selected = client_kernels(rows.layout, rows.loss).selected
+    selected(rows.arrays, *where, f, g, _scratch(rows))
+
+
+def _scratch(rows: ClientRows) -> NDArray[Any]:
+    """A workspace for this thread, the same at every call, unless it is large."""
+    size, dtype = rows.work_size, rows.dtype
+    held: NDArray[Any] | None = getattr(_kept, dtype.char, None)
+    if held is None or held.size < size:
+        held = aligned((size,), dtype)
+        if size <= _KEPT:
+            setattr(_kept, dtype.char, held)
+    return held
 
 
 def _rescaled(asked: _Asked, f: NDArray[Any], g: NDArray[Any]) -> None:
@@ -282,8 +297,8 @@ def _check_rows(rows):
         raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
 
 
-def _check_points(x: ArrayLike, m: int, n: int, dtype: Any) -> NDArray[Any]:
-    array = as_floats("x", x, like=np.empty(0, dtype))
+def _check_points(x: ArrayLike, m: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
+    array = as_floats("x", x, like=like)
     if array.ndim != 1 and array.ndim != 2:
         raise ValueError(f"x must have shape ({n},) or ({m}, {n}), got {array.shape}")
     check_shape("x", array, (n,) if array.ndim == 1 else (m, n))
