@@ -22,8 +22,8 @@ from ._simd import (
     splat,
 )
 from .losses._blocks import GROUP as BLOCKS
-from .losses._blocks import LONGEST
-from .losses._blocks import _margins as block_margins
+from .losses._blocks import margins as block_margins
+from .losses._blocks import scale_point
 from .losses._client_rows import ClientRows, aligned
 from .losses._packed import pack
 from .losses._rows import GROUP, _csr_margins, _dense_margins
@@ -135,20 +135,20 @@ def _in_blocks(classes, folds):
         width, n = lanes(work), scale.size
         outputs = int(constants[0]) if classes else 1
         _clear(out)
+        point = outputs * BLOCKS * width
         for t in range(points.shape[0]):
+            scale_point(points[t], scale, outputs, work, point)
             for i in range(sizes.size):
                 first, left = starts[i], sizes[i]
                 while left > 0:
                     group = min(BLOCKS, starts[i + 1] - first)
                     size = min(left, group * width)
                     for k in range(outputs):
-                        block_margins(
-                            blocks, first, group, points[t], k * n, scale, work,
-                            k * LONGEST * width,
-                        )  # fmt: skip
+                        at = k * BLOCKS * width
+                        block_margins(blocks, first, group, n, work, point + k * n, at)
                     if classes:
                         at = first * width
-                        _tally_classes(work, LONGEST * width, outputs, targets, at, size, out[t])
+                        _tally_classes(work, BLOCKS * width, outputs, targets, at, size, out[t])
                     else:
                         if not folds:
                             _sign(work, targets, first * width, size)

@@ -90,6 +90,24 @@ def load(typingctx, array, index):
 
 
 @operation
+def load_each(typingctx, array, index):
+    """``load_each(array, i)``: the number at flat index `i` in every lane.
+
+    For ``splat(array, array[i])`` Numba would first ask whether `i` is negative.
+    """
+    vector = vector_of(array)
+    if vector is None or not isinstance(index, types.Integer):
+        return None
+
+    def codegen(context, builder, sig, args):
+        one = ir.Constant(ir.IntType(64), 1)
+        address = address_of(context, builder, array, args[0], args[1], one)
+        return splat_value(builder, builder.load(address), vector)
+
+    return signature(vector, array, types.intp), codegen
+
+
+@operation
 def load_as(typingctx, array, index, like):
     """``load_as(array, i, like)``: as many numbers as a vector of the array `like` holds.
 

@@ -110,6 +110,10 @@ def store(array: np.ndarray, index: int, value: Vector) -> None:
 store_aligned = store
 
 
+def load_each(array: np.ndarray, index: int) -> Vector:
+    return splat(array, _window(array, index, 1)[0])
+
+
 def load_as(array: np.ndarray, index: int, like: np.ndarray) -> Vector:
     return Vector(_window(array, index, _count(like.dtype)).astype(like.dtype))
 

@@ -19,8 +19,11 @@ from .._simd import (
     lanes,
     load,
     load_as,
+    load_each,
     load_partial,
     load_transposed,
+    prefetch,
+    select,
     splat,
     store,
     store_partial,
@@ -30,8 +33,8 @@ from ._steps import hide, steps_of
 
 #: Blocks a chunk; the partial sums of chunks are added in order.
 CHUNK = 1024
-#: Blocks a group, and the most in the last one of a client: every group waits for its ends.
-GROUP, LONGEST = 16, 24
+#: Blocks a group.
+GROUP = 16
 #: Factors, each at most 2, that a running product takes before its logarithm.
 _SETTLED = 64
 
@@ -63,20 +66,22 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
         stop = min(block + CHUNK, end)
         # Rows beyond the client's last are zero; their margins are set to what adds nothing.
         held = sizes[i] - (end - starts[i] - 1) * width
-        stride = LONGEST * width  # of the margins of one class, and then its residuals
-        sums = outputs * stride  # they come first in `work`, then a vector of sums for each of w
+        stride = GROUP * width  # of the margins of one class, and then its residuals
+        sums = outputs * stride  # they come first in `work`, then a vector of sums for each of w,
+        point = sums + (w.size + width) * width  # and the point for the blocks as they are held
+        scale_point(w, scale, outputs, work, point)
         zero, parameter = splat(work, 0.0), splat(work, constants[0])
         if want:
             for j in range(w.size):
                 store(work, sums + j * width, zero)
         total, product, factors = zero, zero, 0
         while block < stop:
-            group = stop - block if stop - block < LONGEST else GROUP
+            group = min(GROUP, stop - block)
             if single:
-                _margins(blocks, block, group, w, 0, scale, work, 0)
+                margins(blocks, block, group, n, work, point, 0)
             else:
                 for k in range(outputs):
-                    _margins(blocks, block, group, w, k * n, scale, work, k * stride)
+                    margins(blocks, block, group, n, work, point + k * n, k * stride)
             if block + group == end:
                 hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
             part, target = zero, splat(work, no_target)
@@ -104,17 +109,26 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
 
 
 @device
-def _margins(blocks, block, group, w, first, scale, work, at):
-    """Dot products of the rows of `group` blocks with w from `first` on, to `work` at `at`."""
-    n, width = scale.size, lanes(work)
+def scale_point(w, scale, outputs, work, at):
+    """The point w times the scale, to `work` at `at`."""
+    n = scale.size
+    for k in range(0, outputs * n, n):
+        for j in range(n):
+            work[at + k + j] = w[k + j] * scale[j]
+
+
+@device
+def margins(blocks, block, group, n, work, point, at):
+    """Dot products of the rows of `group` blocks with the point at `point`, to `work` at `at`."""
+    width = lanes(work)
     size = n * width
     zero = splat(work, 0.0)
     b = 0
     while b + 8 <= group:
         s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
         k = (block + b) * size
-        for j in range(n):
-            x = splat(work, w[first + j] * scale[j])
+        for j in range(point, point + n):
+            x = load_each(work, j)
             s0 = fma(load_as(blocks, k, work), x, s0)
             s1 = fma(load_as(blocks, k + size, work), x, s1)
             s2 = fma(load_as(blocks, k + 2 * size, work), x, s2)
@@ -135,20 +149,35 @@ def _margins(blocks, block, group, w, first, scale, work, at):
         store(work, k + 7 * width, s7)
         b += 8
     while b < group:
-        s0 = zero
-        k = (block + b) * size
+        # Four at a time here, too, as many as hide the latency: the last block stands in.
+        s0, s1, s2, s3 = zero, zero, zero, zero
+        k, last = (block + b) * size, (block + group - 1) * size
+        k1, k2, k3 = min(k + size, last), min(k + 2 * size, last), min(k + 3 * size, last)
         for j in range(n):
-            s0 = fma(load_as(blocks, k, work), splat(work, w[first + j] * scale[j]), s0)
-            k += width
-        store(work, at + b * width, s0)
-        b += 1
+            x = load_each(work, point + j)
+            s0 = fma(load_as(blocks, k + j * width, work), x, s0)
+            s1 = fma(load_as(blocks, k1 + j * width, work), x, s1)
+            s2 = fma(load_as(blocks, k2 + j * width, work), x, s2)
+            s3 = fma(load_as(blocks, k3 + j * width, work), x, s3)
+        k = at + b * width
+        store(work, k, s0)
+        store(work, k + width, s1)
+        store(work, k + 2 * width, s2)
+        store(work, k + 3 * width, s3)
+        b += 4
 
 
 @device
 def _accumulate(blocks, block, group, n, work, at, sums):
-    """Add the rows of `group` blocks, times the residuals in `work` at `at`, to those at `sums`."""
+    """Add the rows of `group` blocks, times the residuals in `work` at `at`, to those at `sums`.
+
+    Meanwhile the blocks of the next group are asked for, of the next client too.
+    """
     width = lanes(work)
     size = n * width
+    line = lanes(blocks)
+    ahead = 8 * width // line
+    soon = (block + GROUP) * size
     b = 0
     while b + 8 <= group:
         k = at + b * width
@@ -158,6 +187,9 @@ def _accumulate(blocks, block, group, n, work, at, sums):
         r6, r7 = load(work, k + 6 * width), load(work, k + 7 * width)
         k = (block + b) * size
         for j in range(sums, sums + size, width):
+            for _ in range(ahead):
+                prefetch(blocks, soon)
+                soon += line
             even = load_as(blocks, k, work) * r0
             odd = load_as(blocks, k + size, work) * r1
             even = fma(load_as(blocks, k + 2 * size, work), r2, even)
@@ -169,13 +201,26 @@ def _accumulate(blocks, block, group, n, work, at, sums):
             store(work, j, load(work, j) + (even + odd))
             k += width
         b += 8
+    zero = splat(work, 0.0)
     while b < group:
-        r0 = load(work, at + b * width)
-        k = (block + b) * size
-        for j in range(sums, sums + size, width):
-            store(work, j, fma(load_as(blocks, k, work), r0, load(work, j)))
-            k += width
-        b += 1
+        # Residuals of blocks that are not there are zero.
+        k = at + b * width
+        r0 = load(work, k)
+        r1 = select(b + 1 < group, load(work, k + width), zero)
+        r2 = select(b + 2 < group, load(work, k + 2 * width), zero)
+        r3 = select(b + 3 < group, load(work, k + 3 * width), zero)
+        k, last = (block + b) * size, (block + group - 1) * size
+        k1, k2, k3 = min(k + size, last), min(k + 2 * size, last), min(k + 3 * size, last)
+        for j in range(0, size, width):
+            for _ in range(ahead):
+                prefetch(blocks, soon)
+                soon += line
+            even = load_as(blocks, k + j, work) * r0
+            odd = load_as(blocks, k1 + j, work) * r1
+            even = fma(load_as(blocks, k2 + j, work), r2, even)
+            odd = fma(load_as(blocks, k3 + j, work), r3, odd)
+            store(work, sums + j, load(work, sums + j) + (even + odd))
+        b += 4
 
 
 @device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from functools import cached_property
@@ -151,7 +152,8 @@ class PackedRows(ClientRows):
     def work_size(self) -> int:
         width, spare = self.blocks.shape[2], whole(self.n_parameters, self.dtype)
         sums = self.n_parameters + width
-        return spare + (sums + self.n_outputs * _losses_blocks.LONGEST) * width
+        held = self.n_outputs * _losses_blocks.GROUP + sums
+        return spare + held * width + spare
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +199,7 @@ class SparseRows(ClientRows):
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """An uninitialised array whose data are on a multiple of 64 bytes."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     return _within(np.empty(size + VECTOR_BYTES, np.uint8), shape, dtype)
 
 
@@ -211,7 +213,7 @@ def recycled(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
     New memory costs a page fault for every 4 KB of it, together as long as rows take to pack.
     """
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize + VECTOR_BYTES
+    size = math.prod(shape) * np.dtype(dtype).itemsize + VECTOR_BYTES
     if size > _KEPT_BYTES:
         return aligned(shape, dtype)
     pieces = _kept.__dict__.setdefault("pieces", [])
@@ -226,8 +228,8 @@ def recycled(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def _within(raw: NDArray[np.uint8], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    skip = -raw.ctypes.data % VECTOR_BYTES
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    skip = -raw.__array_interface__["data"][0] % VECTOR_BYTES
     return raw[skip : skip + size].view(dtype).reshape(shape)
 
 
