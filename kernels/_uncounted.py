@@ -19,6 +19,8 @@ from numba.core.runtime.context import NRTContext
 from numba.core.typed_passes import NativeLowering
 from numba.core.typing.templates import _IntrinsicTemplate
 
+#: Expressions whose value may be a new array; others name a part of what there is.
+_MAKERS = "call", "binop", "inplace_binop", "unary"
 #: Helpers that Numba compiles for itself within such functions, apart from all others.
 _internal: dict[Any, Any] = {}
 
@@ -47,12 +49,12 @@ class _Lower(Lower):
             context.nrt, context.cached_internal_func = before
 
     def _makes_arrays(self) -> bool:
-        """Whether arrays are returned, or come from calls, which may have made them."""
+        """Whether arrays are returned, or come from what may have made them."""
         counted = self._is_counted
         return counted(self.fndesc.restype) or any(
             counted(called.return_type) and not self._is_intrinsic(expression)
             for expression, called in self.fndesc.calltypes.items()
-            if isinstance(expression, Expr) and expression.op == "call"
+            if isinstance(expression, Expr) and expression.op in _MAKERS
         )
 
     def _is_counted(self, kind: types.Type) -> bool:
@@ -60,6 +62,8 @@ class _Lower(Lower):
         return bool(self.context.data_model_manager[kind].contains_nrt_meminfo())
 
     def _is_intrinsic(self, expression: Expr) -> bool:
+        if expression.op != "call":
+            return False
         function = self.fndesc.typemap[expression.func.name]
         return isinstance(function, types.Function) and all(
             issubclass(template, _IntrinsicTemplate) for template in function.templates

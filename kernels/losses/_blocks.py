@@ -46,7 +46,6 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
     """
     step, settle, count_outputs = steps_of(loss)
     folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
-    single = loss.labels != "classes"  # a call in a loop would count references
 
     @device
     def size(rows, i):
@@ -77,11 +76,8 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
         total, product, factors = zero, zero, 0
         while block < stop:
             group = min(GROUP, stop - block)
-            if single:
-                margins(blocks, block, group, n, work, point, 0)
-            else:
-                for k in range(outputs):
-                    margins(blocks, block, group, n, work, point + k * n, k * stride)
+            for k in range(outputs):
+                margins(blocks, block, group, n, work, point + k * n, k * stride)
             if block + group == end:
                 hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
             part, target = zero, splat(work, no_target)
@@ -94,11 +90,8 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
             if factors >= _SETTLED or block + group == stop:
                 total, product, factors = settle(total, product), zero, 0
             if want:
-                if single:
-                    _accumulate(blocks, block, group, n, work, 0, sums)
-                else:
-                    for k in range(outputs):
-                        _accumulate(blocks, block, group, n, work, k * stride, sums + k * n * width)
+                for k in range(outputs):
+                    _accumulate(blocks, block, group, n, work, k * stride, sums + k * n * width)
             block += group
         if want:
             for k in range(outputs):

@@ -113,7 +113,8 @@ class PackedRows(ClientRows):
     blocks: NDArray[Any]
     """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes.
 
-    float64 rows whose entries are float32 numbers are held as such, in half the memory.
+    float64 rows whose entries are float32 numbers are held as such, in half the memory, unless they
+    take little of it.
     """
     starts: NDArray[np.int64]
     """First block of each client, and the number of blocks, shape (m + 1,)."""
@@ -143,9 +144,13 @@ class PackedRows(ClientRows):
         What batches are drawn from: a row of it is in one place, and in a block it is strewn.
         """
         count, n, width = self.blocks.shape
-        found = aligned((count * width, whole(n, self.dtype)), self.blocks.dtype)
+        with np.errstate(over="ignore"):
+            blocks = self.blocks.astype(np.float32)
+        if not (blocks == self.blocks).all():
+            blocks = self.blocks
+        found = aligned((count * width, whole(n, self.dtype)), blocks.dtype)
         found[:, n:] = 0
-        found[:, :n] = self.blocks.transpose(0, 2, 1).reshape(-1, n)
+        found[:, :n] = blocks.transpose(0, 2, 1).reshape(-1, n)
         return read_only(found)
 
     @property

@@ -16,6 +16,7 @@ from .._boundary import (
     check_finite,
     check_shape,
 )
+from .._jit import most_threads
 from .._labels import check_labels
 from ._client_rows import (
     VECTOR_BYTES,
@@ -38,6 +39,9 @@ from ._steps import steps_of
 NAMED_IN = "fedepm_fast.losses"
 #: Coordinates up to which dense rows are packed in blocks.
 _BLOCKS_UP_TO = 128
+#: Bytes that blocks of float64 may take, of every thread there can be together, where float32
+#: would do: up to there they come from a cache, and to convert them takes longer than to read them.
+_WIDE_UP_TO = 1 << 24
 #: Rows that are looked at before a whole table is tried in float32.
 _SAMPLE = 64
 
@@ -221,7 +225,10 @@ def _blocks(
     else:
         n, fill, source = table.shape[1], fill_blocks, table
         scale = np.ones(n, dtype)
-    blocks = recycled((int(starts[-1]), n, width), source.dtype)
+    count, held = int(starts[-1]), source.dtype
+    if most_threads() * count * n * VECTOR_BYTES <= _WIDE_UP_TO:
+        held = dtype
+    blocks = recycled((count, n, width), held)
     memory = aligned((width, whole(n, dtype)), dtype)
     views = [read_only(array) for array in (source, rows, labels, sizes, starts)]
     fill(*views[:3], labels_of_table, *views[3:], loss.folds, blocks, targets, memory)

@@ -21,7 +21,6 @@ from .._simd import (
     lanes,
     load,
     load_partial,
-    prefetch,
     splat,
     store,
     store_partial,
@@ -108,9 +107,9 @@ def _layout(loss: Loss, group_size: Any, margins: Any, add_gradient: Any) -> Any
 
 @device
 def _dense_group(rows):
-    """Rows, a multiple of 8, that take half of a first-level cache, or 8."""
+    """Rows, a multiple of 8, that take a small part of a second-level cache, or 8."""
     features = rows[0]
-    entries = 384 * lanes(features)
+    entries = 2560 * lanes(features)
     return min(max(entries // features.shape[1] // 8 * 8, 8), GROUP)
 
 
@@ -130,19 +129,6 @@ def _load_eight(features, k, n):
 
 
 @device
-def _prefetch_eight(features, k, n):
-    """Ask for eight vectors, n apart, of rows that come later."""
-    prefetch(features, k)
-    prefetch(features, k + n)
-    prefetch(features, k + 2 * n)
-    prefetch(features, k + 3 * n)
-    prefetch(features, k + 4 * n)
-    prefetch(features, k + 5 * n)
-    prefetch(features, k + 6 * n)
-    prefetch(features, k + 7 * n)
-
-
-@device
 def _load_eight_partial(features, k, n, held):
     return (
         load_partial(features, k, held, 0.0),
@@ -157,20 +143,6 @@ def _load_eight_partial(features, k, n, held):
 
 
 @device
-def _fma_eight(a, x, s):
-    return (
-        fma(a[0], x, s[0]),
-        fma(a[1], x, s[1]),
-        fma(a[2], x, s[2]),
-        fma(a[3], x, s[3]),
-        fma(a[4], x, s[4]),
-        fma(a[5], x, s[5]),
-        fma(a[6], x, s[6]),
-        fma(a[7], x, s[7]),
-    )
-
-
-@device
 def _combine_eight(a, r):
     """The sum of eight rows' vectors, each times its residual."""
     even = fma(a[6], r[6], fma(a[4], r[4], fma(a[2], r[2], a[0] * r[0])))
@@ -180,36 +152,24 @@ def _combine_eight(a, r):
 
 @device
 def _dense_margins(rows, first, group, n, w, start, work, at):
+    # One row after the other: of several streams at a time processors fetch none ahead.
     features = rows[0]
     width = lanes(w)
-    whole = n // width * width
+    whole = n // (4 * width) * (4 * width)
     zero = splat(w, 0.0)
-    r = 0
-    while r + 8 <= group:
-        s = (zero, zero, zero, zero, zero, zero, zero, zero)
+    for r in range(group):
+        s0, s1, s2, s3 = zero, zero, zero, zero
         k = (first + r) * n
-        for j in range(0, whole, width):
-            s = _fma_eight(_load_eight(features, k + j, n), load(w, start + j), s)
-        if whole < n:
-            x = load_partial(w, start + whole, n - whole, 0.0)
-            s = _fma_eight(_load_eight_partial(features, k + whole, n, n - whole), x, s)
-        work[at + r] = horizontal_sum(s[0])
-        work[at + r + 1] = horizontal_sum(s[1])
-        work[at + r + 2] = horizontal_sum(s[2])
-        work[at + r + 3] = horizontal_sum(s[3])
-        work[at + r + 4] = horizontal_sum(s[4])
-        work[at + r + 5] = horizontal_sum(s[5])
-        work[at + r + 6] = horizontal_sum(s[6])
-        work[at + r + 7] = horizontal_sum(s[7])
-        r += 8
-    while r < group:
-        one = zero
-        k = (first + r) * n
-        for j in range(0, n, width):
+        for j in range(0, whole, 4 * width):
+            x = start + j
+            s0 = fma(load(features, k + j), load(w, x), s0)
+            s1 = fma(load(features, k + j + width), load(w, x + width), s1)
+            s2 = fma(load(features, k + j + 2 * width), load(w, x + 2 * width), s2)
+            s3 = fma(load(features, k + j + 3 * width), load(w, x + 3 * width), s3)
+        for j in range(whole, n, width):
             x = load_partial(w, start + j, n - j, 0.0)
-            one = fma(load_partial(features, k + j, n - j, 0.0), x, one)
-        work[at + r] = horizontal_sum(one)
-        r += 1
+            s0 = fma(load_partial(features, k + j, n - j, 0.0), x, s0)
+        work[at + r] = horizontal_sum((s0 + s1) + (s2 + s3))
 
 
 @device
@@ -231,7 +191,6 @@ def _dense_gradient(rows, first, group, n, work, at, gradient, start):
         )
         k = (first + r) * n
         for j in range(0, whole, width):
-            _prefetch_eight(features, k + 16 * n + j, n)
             part = _combine_eight(_load_eight(features, k + j, n), residuals)
             store(gradient, start + j, load(gradient, start + j) + part)
         if whole < n:

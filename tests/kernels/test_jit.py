@@ -13,6 +13,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from numba.core.runtime import _nrt_python, rtsys
 
 from fedepm_fast.kernels import _cache, _jit, _sources
 
@@ -373,3 +374,39 @@ def test_python_threads_take_turns_in_parallel_kernels() -> None:
         worker.join()
     for out in outs:
         np.testing.assert_array_equal(out, np.arange(1000.0) ** 2)
+
+
+@_jit.kernel
+def _largest(given: np.ndarray) -> float:
+    largest = -np.inf
+    for row in range(given.shape[0]):
+        part = given[row]
+        for j in range(part.size):
+            largest = max(largest, part[j])
+    return largest
+
+
+@_jit.device
+def _shifted(given: np.ndarray) -> np.ndarray:
+    return given + 1.0
+
+
+@_jit.kernel
+def _largest_shifted(given: np.ndarray) -> float:
+    return _largest(_shifted(given))
+
+
+@pytest.mark.skipif(_jit.JIT_DISABLED, reason="counts what compiled code does")
+def test_references_are_counted_where_arrays_are_made_and_nowhere_else() -> None:
+    given = np.arange(6.0).reshape(2, 3)
+    assert [_largest(given), _largest_shifted(given)] == [5.0, 6.0]
+    _nrt_python.memsys_enable_stats()
+    held, before = sys.getrefcount(given), rtsys.get_allocation_stats()
+    _largest_shifted(given)
+    after = rtsys.get_allocation_stats()
+    _nrt_python.memsys_disable_stats()
+    assert sys.getrefcount(given) == held
+    assert after.alloc - before.alloc == after.free - before.free >= 1
+    (code,) = _largest.inspect_llvm().values()
+    borrowed = code[code.index("define ") : code.index("cpython")]
+    assert "NRT_decref" not in borrowed.partition("\n}")[0]

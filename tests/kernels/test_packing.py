@@ -45,6 +45,9 @@ def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, monkeypatch):
     scale = rng.normal(size=n)
     narrow = losses.narrow_table(counts, scale)
     order = rng.permutation(D)
+    held = losses.pack(narrow, labels, SIZES, loss=loss, rows=order)
+    assert held.blocks.dtype == np.float64 and held.table.dtype == np.float32
+    monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
     got = losses.pack(narrow, labels, SIZES, loss=loss, rows=order)
     assert got.blocks.dtype == np.float32 and got.dtype == np.float64
     want = losses.pack(counts[order] * scale, labels, SIZES, loss=loss)
@@ -52,6 +55,8 @@ def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, monkeypatch):
     x = rng.normal(size=(len(SIZES), n)) / 50
     reg = rng.random(len(SIZES))
     f, g = losses.values_and_gradients(got, x, reg=reg)
+    for a, b in zip(losses.values_and_gradients(held, x, reg=reg), (f, g), strict=True):
+        np.testing.assert_array_equal(a, b)  # of the same numbers, in twice the memory
     f_want, g_want = losses.values_and_gradients(want, x, reg=reg)
     np.testing.assert_allclose(f, f_want, rtol=1e-12)
     np.testing.assert_allclose(g, g_want, rtol=0, atol=1e-12 * np.abs(g_want).max())
@@ -94,7 +99,8 @@ def test_memory_of_rows_is_used_again_when_nobody_has_it():
     assert _client_rows.recycled((99, 3, 8), np.float32).ctypes.data == where
 
 
-def test_narrow_table_is_exact_or_none(rng):
+def test_narrow_table_is_exact_or_none(rng, monkeypatch):
+    monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
     counts, _ = table(rng, 5)
     held = losses.narrow_table(counts)
     assert held.shape == counts.shape and held.values.shape == (D, 8)
@@ -128,7 +134,8 @@ def test_pack_refuses_wrong_rows(rng):
         losses.pack(losses.narrow_table(features), labels, SIZES, dtype=np.float32)
 
 
-def test_adult_is_packed_from_its_counts():
+def test_adult_is_packed_from_its_counts(monkeypatch):
+    monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
     data = datasets.adult(clients=10, seed=4)
     rows = Problem(data, "logistic").rows
     assert rows.blocks.dtype == np.float32
@@ -155,6 +162,8 @@ def test_wrong_and_ties(rng, layout, dtype, monkeypatch):
     held = features.astype(dtype)
     if layout == "dense":
         monkeypatch.setattr(_packed, "_BLOCKS_UP_TO", 0)
+    if layout == "narrow":
+        monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
     if layout == "csr":
         held = sparse.csr_array(held)
     rows = losses.pack(held, labels, SIZES)
@@ -176,6 +185,8 @@ def test_wrong_classes(rng, layout, monkeypatch):
     labels = rng.integers(0, 5, D).astype(float)
     if layout == "dense":
         monkeypatch.setattr(_packed, "_BLOCKS_UP_TO", 0)
+    if layout == "narrow":
+        monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
     held = sparse.csr_array(features) if layout == "csr" else features
     rows = losses.pack(held, labels, SIZES, loss="multinomial")
     points = rng.integers(-1, 2, (6, 45)).astype(float)
