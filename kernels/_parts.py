@@ -14,6 +14,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from ._jit import JIT_DISABLED, device
+from ._uncounted import makes_arrays
 
 #: Bytes of a cache line.
 _LINE = 64
@@ -71,6 +72,7 @@ else:
 
         return array(array, types.int64, types.int64), codegen
 
+    @makes_arrays
     @intrinsic
     def room(typingctx: Any, like: Any, count: Any) -> Any:
         """Memory for so many numbers of the type of `like`, from a cache line on."""

@@ -21,8 +21,16 @@ from numba.core.typing.templates import _IntrinsicTemplate
 
 #: Expressions whose value may be a new array; others name a part of what there is.
 _MAKERS = "call", "binop", "inplace_binop", "unary"
+#: Intrinsics whose arrays are new ones.
+_making: set[Any] = set()
 #: Helpers that Numba compiles for itself within such functions, apart from all others.
 _internal: dict[Any, Any] = {}
+
+
+def makes_arrays(intrinsic: Any) -> Any:
+    """Register an intrinsic whose arrays are new ones: where it is called, references count."""
+    _making.add(intrinsic)
+    return intrinsic
 
 
 class _Uncounted(NRTContext):
@@ -33,6 +41,9 @@ class _Uncounted(NRTContext):
 
     def decref(self, *args: Any) -> None:
         pass
+
+    def meminfo_alloc_aligned(self, *args: Any, **options: Any) -> Any:
+        raise RuntimeError("an intrinsic that makes arrays is not registered by makes_arrays")
 
 
 class _Lower(Lower):
@@ -52,7 +63,7 @@ class _Lower(Lower):
         """Whether arrays are returned, or come from what may have made them."""
         counted = self._is_counted
         return counted(self.fndesc.restype) or any(
-            counted(called.return_type) and not self._is_intrinsic(expression)
+            counted(called.return_type) and not self._borrows(expression)
             for expression, called in self.fndesc.calltypes.items()
             if isinstance(expression, Expr) and expression.op in _MAKERS
         )
@@ -61,12 +72,13 @@ class _Lower(Lower):
         """Whether such values hold references."""
         return bool(self.context.data_model_manager[kind].contains_nrt_meminfo())
 
-    def _is_intrinsic(self, expression: Expr) -> bool:
+    def _borrows(self, expression: Expr) -> bool:
         if expression.op != "call":
             return False
         function = self.fndesc.typemap[expression.func.name]
         return isinstance(function, types.Function) and all(
-            issubclass(template, _IntrinsicTemplate) for template in function.templates
+            issubclass(template, _IntrinsicTemplate) and template.key not in _making
+            for template in function.templates
         )
 
 
