@@ -77,7 +77,8 @@ class _Lower(Lower):
             return False
         function = self.fndesc.typemap[expression.func.name]
         return isinstance(function, types.Function) and all(
-            issubclass(template, _IntrinsicTemplate) and template.key not in _making
+            issubclass(template, _IntrinsicTemplate)
+            and getattr(template, "key", None) not in _making
             for template in function.templates
         )
 
