@@ -21,6 +21,7 @@ from .._simd import (
     lanes,
     load,
     load_partial,
+    prefetch,
     splat,
     store,
     store_partial,
