@@ -229,6 +229,7 @@ def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> boo
     n = out.size
     m, width = z.size // n, 64 // z.itemsize
     groups = (n + width - 1) // width
+    given: tuple[Any, ...]
     if m <= LARGEST and axis == 0 and weights is None and n >= width:
         if m not in _networks:
             _networks[m] = _make_network(m)
