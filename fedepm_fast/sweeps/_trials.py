@@ -9,6 +9,7 @@ that a run has driven from the caches take several times as long. The compiled c
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
@@ -37,7 +38,9 @@ class Trials:
     def run(self, cell: Cell, seed: int, trial: int) -> Outcome | None:
         """The outcome of a run; None where it is left to `run` itself."""
         if id(cell) not in self._of_cell:
-            self._of_cell[id(cell)] = self._made(cell) if _can(cell) else None
+            self._of_cell[id(cell)] = None
+            with suppress(Exception):  # which `run` raises again, for every run that it is so of
+                self._of_cell[id(cell)] = self._made(cell) if _can(cell) else None
         found = self._of_cell[id(cell)]
         if found is None:
             return None

@@ -18,7 +18,8 @@ class Repacking:
     Parameters
     ----------
     packed : PackedRows
-        Of these clients, however they share the rows.
+        Of these clients, however they share the rows; their sizes are those of `rows` until the
+        first call.
     table : NarrowTable or ndarray of shape (d, n)
         Of the dtype of ``packed.blocks``.
     labels : ndarray of shape (d,)
@@ -38,7 +39,7 @@ class Repacking:
         most = len(labels) // self._width + m
         blocks = aligned((most, n, self._width), packed.blocks.dtype)
         targets = np.empty(0 if folds else most * self._width, packed.dtype)
-        self._sizes, self._starts = np.empty(m, np.int64), np.zeros(m + 1, np.int64)
+        self._sizes, self._starts = packed.client_sizes.copy(), packed.starts.copy()
         self._no_target = packed.loss.no_target
         narrow = isinstance(table, NarrowTable)
         self._fill = fill_narrow_blocks if narrow else fill_blocks

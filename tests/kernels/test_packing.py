@@ -75,6 +75,8 @@ def test_rows_packed_again_in_place_are_those_packed_anew(rng, loss, shift):
     narrow = losses.narrow_table(features)
     again = Repacking(first, features if narrow is None else narrow, labels)
     before = again.rows.arrays
+    # What is made of the clients before any rows are dealt divides by their sizes.
+    np.testing.assert_array_equal(again.rows.client_sizes, SIZES)
     for _ in range(2):
         order, sizes = rng.permutation(D), rng.permutation(SIZES)
         again(order, sizes)
