@@ -121,7 +121,15 @@ class Copy:
         self.kernels = root / "fedepm_fast" / "kernels"
         self.kernels.mkdir(parents=True)
         (root / "fedepm_fast" / "__init__.py").touch()
-        for name in ("__init__", "_cache", "_identity", "_inlined", "_jit", "_sources", "_uncounted"):
+        for name in (
+            "__init__",
+            "_cache",
+            "_identity",
+            "_inlined",
+            "_jit",
+            "_sources",
+            "_uncounted",
+        ):
             shutil.copy(SOURCES / f"{name}.py", self.kernels)
         self.write("callee", CALLEE)
         self.write("caller", CALLER)
