@@ -40,6 +40,9 @@ class Backend:
     #: Seconds that a task should take: what starting one costs is small beside it.
     target = 0.5
 
+    #: Whether all tasks under way are lost with one worker.
+    die_together = False
+
     def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
         self.cells, self.keep_x = cells, keep_x
         self.jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
@@ -91,6 +94,8 @@ class Processes(Backend):
     Not by `joblib.Parallel`, which with one job works in this process, where a run that kills it
     takes the sweep along.
     """
+
+    die_together = True
 
     def __init__(self, cells: Sequence[Cell], keep_x: bool, jobs: int | None) -> None:
         super().__init__(cells, keep_x, jobs)

@@ -104,11 +104,17 @@ class Driver:
             self._save()
 
     def _submit(self) -> bool:
-        while len(self.running) < self.backend.slots and (task := self._next()):
+        while len(self.running) < self._slots() and (task := self._next()):
             future = self.backend.submit(task)
             self.running[future] = task
             future.add_done_callback(self.finished.put)
         return bool(self.running)
+
+    def _slots(self) -> int:
+        """Tasks at a time: one, where it may take others along, for each that a worker died of."""
+        under_way = (item[0] for task in self.running.values() for item in task)
+        suspected = self.plan.alone or any(map(self.lost.__contains__, under_way))
+        return 1 if suspected and self.backend.die_together else self.backend.slots
 
     def _next(self) -> list[Item]:
         """The next task, without what another program has done by now; empty at the end."""
