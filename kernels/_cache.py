@@ -37,6 +37,7 @@ from numba.core.serialize import dumps
 
 from ._identity import StaleCode, own_identity, plain, value_identity
 from ._sources import PACKAGE, sources
+from ._uninterrupted import uninterrupted
 
 config: Any = _numba_config  # its attributes come from the environment
 
@@ -289,7 +290,8 @@ class KernelCache(_Cache):
             found, payload = pickle.loads(data)
             if found != key:
                 return None
-            return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
+            with uninterrupted():
+                return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
         except Exception:  # written by something else: compile and replace it
             return None
 

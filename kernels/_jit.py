@@ -22,6 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from ._cache import KernelCache, config
 from ._inlined import InlinedCompiler, KernelCompiler, OptimisedCompiler
+from ._uninterrupted import uninterrupted
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
 
@@ -138,7 +139,8 @@ def _thrifty(dispatcher: Any) -> Any:
         _depth += 1
         try:
             function.__qualname__ = f"{name}_{uuid.uuid4().hex}"
-            return compile_one(args, return_type)
+            with uninterrupted():
+                return compile_one(args, return_type)
         finally:
             function.__qualname__ = name
             _depth -= 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any
 
 from ._jit import most_threads
@@ -30,21 +31,40 @@ def shared(work: Callable[[int], Any], blocks: int, threads: int) -> list[Any]:
 
     Any number of threads may call this at once: none waits for a block that nobody has begun.
     """
-    global _pool
     results: list[Any] = [None] * blocks
     pending = iter(range(blocks))
+    failed = False
 
     def take() -> None:
-        for block in pending:
-            results[block] = work(block)
+        nonlocal failed
+        try:
+            for block in pending:
+                if failed:
+                    break
+                results[block] = work(block)
+        except BaseException:
+            failed = True
+            raise
 
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max(1, most_threads() - 1), "fedepm_fast")
-    helpers = [_pool.submit(take) for _ in range(min(threads, blocks) - 1)]
+    helpers = _submitted(take, min(threads, blocks) - 1)
     try:
         take()
     finally:
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+        # Nobody is at work on what the caller gets back, or goes on with after an error.
+        wait([helper for helper in helpers if not helper.cancel()])
+    for helper in helpers:
+        if not helper.cancelled():
+            helper.result()
     return results
+
+
+def _submitted(take: Callable[[], None], count: int) -> list[Future[None]]:
+    """What the pool has been given to do: nothing, once the interpreter begins to end."""
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(max(1, most_threads() - 1), "fedepm_fast")
+    helpers: list[Future[None]] = []
+    with suppress(RuntimeError):
+        for _ in range(count):
+            helpers.append(_pool.submit(take))
+    return helpers

@@ -60,10 +60,13 @@ def configurations() -> Iterator[tuple[str, dict[str, Any]]]:
     for objective, task in OBJECTIVES.items():
         for kind in ("dense", "csr"):
             for cls in ALGORITHMS:
+                # Whose longer run is chaotic: a last place of the data moves the third digit.
+                short = {"rounds": 3} if (cls, objective) == (SFedProx, "huber") else {}
                 yield (
                     f"{cls.name}-{objective}-{kind}",
                     {
                         **common,
+                        **short,
                         "algorithm": cls(local_steps=4, mu0=0.5),
                         "data": (task, kind),
                         "objective": objective,

@@ -23,31 +23,50 @@ def announce_compilation() -> None:
     from ..kernels import on_compile, watch_compilation
 
     if sys.stderr.isatty():
-        watch_compilation(_Line())
+        watch_compilation(LINE)
     else:
         on_compile(lambda kernel: print(_TOLD, "...", file=sys.stderr, flush=True))
 
 
 class _Line:
-    """A line on a terminal, told the name of what is compiled, and None when that is done."""
+    """A line on a terminal, told the name of what is compiled, and None when that is done.
+
+    While something else moves about on the terminal the line is not written to it. What can show
+    the words in itself sets `shown`; for others they are said once.
+    """
 
     def __init__(self) -> None:
+        self.words = ""  #: What is compiled now, as markup; empty when nothing is.
+        self.shown = False
+        self._said = self._written = False
         self._count = 0
         self._began = 0.0
         self._console: Any = None
 
     def __call__(self, kernel: str | None) -> None:
         if kernel is None:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+            self.words = ""
+            if self._written:
+                sys.stderr.write(_CLEAR)
+                sys.stderr.flush()
+            self._written = False
             return
-        if self._console is None:
-            from rich.console import Console
+        from rich.console import Console
+        from rich.file_proxy import FileProxy
 
+        if self._console is None:
             self._console = Console(stderr=True, highlight=False)
             self._began = perf_counter()
         self._count += 1
-        self._console.print(self._words(kernel), end="", overflow="ellipsis", no_wrap=True)
+        self.words = self._words(kernel)
+        if self.shown:
+            return
+        if not isinstance(sys.stderr, FileProxy):
+            self._console.print(self.words, end="", overflow="ellipsis", no_wrap=True)
+            self._written = True
+        elif not self._said:
+            print(_TOLD, "...", file=sys.stderr, flush=True)
+            self._said = True
 
     def _words(self, kernel: str) -> str:
         share = min(self._count / USUAL, 1.0) if self._count <= USUAL else 0.0
@@ -60,3 +79,6 @@ class _Line:
             f"{_TOLD} [cyan]{bar}[/cyan][dim]{rest}[/dim] {counted}, {seconds:.0f} s: "
             f"[bold]{name}[/bold]"
         )
+
+
+LINE = _Line()

@@ -13,6 +13,7 @@ import typer
 from .._words import number
 from . import _common as common
 from . import _options as options
+from ._compiling import LINE
 from ._options import of_group, taken, with_options
 from ._plan import PlannedRun
 
@@ -221,17 +222,27 @@ class RoundsTable(AbstractContextManager["RoundsTable"]):
 
     def __enter__(self) -> RoundsTable:
         self.live.__enter__()
+        LINE.shown = self.live.console.is_terminal
         self.live.refresh()  # what drawing has to import is imported before the run is timed
         return self
 
     def __exit__(self, *exc: Any) -> None:
+        LINE.shown = False
         self.live.__exit__(*exc)
 
     def __call__(self, info: RoundInfo) -> None:
         self.latest = info
 
     def render(self) -> Any:
-        """The table as it stands."""
+        """The table as it stands, and below it what is compiled, if anything is."""
+        from rich.console import Group
+        from rich.text import Text
+
+        table, words = self._table(), Text.from_markup(LINE.words, overflow="ellipsis")
+        words.no_wrap = True
+        return Group(table, words) if words else table
+
+    def _table(self) -> Any:
         from rich.table import Table
 
         table = Table(title=self.title, title_justify="left", box=None, pad_edge=False)

@@ -31,6 +31,9 @@ _FROM_FLOAT, _TO_WORD = struct.Struct("=d").pack, struct.Struct("=Q").unpack
 class View(types.Type):
     """The type of an address at which are the fields, each of a number or of an array."""
 
+    #: Arrays among the fields are the caller's, which outlive the call.
+    lends = True
+
     def __init__(self, label: str, names: tuple[str, ...], kinds: tuple[Any, ...]) -> None:
         self.names, self.kinds = names, kinds
         self._given = [_given(kind) for kind in kinds]

@@ -591,6 +591,37 @@ def test_a_terminal_is_told_what_is_compiled_and_how_far_it_is(capsys):
     assert f" {USUAL + 1}, 0 s: more" in capsys.readouterr().err
 
 
+def test_what_is_compiled_is_shown_in_what_moves_on_the_terminal():
+    program = """if True:
+        import io, sys, time
+        from unittest import mock
+        from rich.console import Console
+        import rich
+        from fedepm_fast.cli import _compiling, _run
+        out = io.StringIO()
+        rich._console = Console(file=out, force_terminal=True, width=100, legacy_windows=False)
+        with mock.patch.object(sys, "stderr", out):
+            with _run.RoundsTable("fedepm", keep=False) as table:
+                _compiling.LINE("make.<locals>.rounds")
+                wrote = _compiling.LINE._written
+                table.live.refresh()
+                _compiling.LINE(None)
+                table.live.refresh()
+            from rich.progress import Progress
+            with Progress(console=rich._console) as progress:
+                for name in "one", "two":
+                    _compiling.LINE(name)
+                    wrote |= _compiling.LINE._written
+                    _compiling.LINE(None)
+        print(wrote, out.getvalue())
+    """
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.startswith("False ") and "1 of 11, 0 s: \x1b[1mrounds" in shown
+    assert shown.count("compiling kernels, the first time only ...") == 1
+
+
 def test_compilation_is_said_once_in_a_process(capsys, monkeypatch):
     from fedepm_fast.kernels import _jit
 

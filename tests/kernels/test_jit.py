@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from numba.core.runtime import _nrt_python, rtsys
 
 from fedepm_fast.kernels import _cache, _jit, _sources
 from fedepm_fast.kernels._parts import room
+from fedepm_fast.kernels._uninterrupted import uninterrupted
 
 SOURCES = Path(_jit.__file__).resolve().parent
 
@@ -129,6 +131,7 @@ class Copy:
             "_jit",
             "_sources",
             "_uncounted",
+            "_uninterrupted",
         ):
             shutil.copy(SOURCES / f"{name}.py", self.kernels)
         self.write("callee", CALLEE)
@@ -413,6 +416,74 @@ def _largest_of_room(given: np.ndarray) -> float:
     return held.max()
 
 
+@_jit.device
+def _put(held: list, given: np.ndarray) -> None:
+    held[0] = given
+
+
+def _of_chosen(given):
+    chosen = given[np.arange(2)]
+    return chosen.sum()
+
+
+def _of_list(given):
+    held = [given, given[1:]]
+    return held[0].sum() + held[1].sum()
+
+
+def _of_replaced(given):
+    held = [given + 1.0]
+    _put(held, given + 2.0)
+    other = np.empty(given.shape)
+    other[:] = 7.0
+    return held[0].sum()
+
+
+def _of_appended(given):
+    held = [given]
+    held.append(given + 1.0)
+    return held[1].sum()
+
+
+def _of_set(given):
+    return len({given.size, given.size + 1})
+
+
+def _of_numbers(given):
+    return sum([float(k) for k in range(given.size)])
+
+
+def _of_rows(given):
+    total = 0.0
+    for row in given:
+        total += row.sum()
+    return total
+
+
+def _of_masked(given):
+    first = given[:, 0]
+    return first[first > 2.0].sum() + given.T[1, :].sum() + given.flatten()[0]
+
+
+@pytest.mark.skipif(_jit.JIT_DISABLED, reason="counts what compiled code does")
+@pytest.mark.parametrize(
+    "function",
+    [_of_chosen, _of_list, _of_replaced, _of_appended, _of_set, _of_numbers, _of_rows, _of_masked],
+)
+def test_whatever_a_kernel_holds_arrays_in_lives_as_long_as_it_does(function) -> None:
+    given = np.arange(600.0).reshape(200, 3)
+    compiled = _jit.kernel(function)
+    plain = function(given) if function is not _of_replaced else (given + 2.0).sum()
+    assert compiled(given) == plain
+    _nrt_python.memsys_enable_stats()
+    held, before = sys.getrefcount(given), rtsys.get_allocation_stats()
+    assert {compiled(given) for _ in range(50)} == {plain}
+    after = rtsys.get_allocation_stats()
+    _nrt_python.memsys_disable_stats()
+    assert sys.getrefcount(given) == held
+    assert after.alloc - before.alloc == after.free - before.free
+
+
 @pytest.mark.skipif(_jit.JIT_DISABLED, reason="counts what compiled code does")
 def test_references_are_counted_where_arrays_are_made_and_nowhere_else() -> None:
     given = np.arange(6.0).reshape(2, 3)
@@ -428,3 +499,14 @@ def test_references_are_counted_where_arrays_are_made_and_nowhere_else() -> None
     (code,) = _largest.inspect_llvm().values()
     borrowed = code[code.index("define ") : code.index("cpython")]
     assert "NRT_decref" not in borrowed.partition("\n}")[0]
+
+
+def test_an_interrupt_waits_for_the_compiler() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("inner")
+        done.append("outer")
+    assert done == ["inner", "outer"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 
 import pytest
 
-from fedepm_fast.kernels import _jit
+from fedepm_fast.kernels import _jit, _share
 
 ROOT = Path(__file__).parents[2]
 
@@ -152,16 +153,50 @@ with _jit.threads(2):
 def run(tmp_path: Path, code: str, *arguments: str, **environment: str) -> str:
     """What a script prints; it fails with what it says on standard error."""
     script = tmp_path / "script.py"
-    script.write_text(code)
+    # Whatever does not come to an end says where it is.
+    where = "import faulthandler\nfaulthandler.dump_traceback_later(500, exit=True)\n"
+    script.write_text(where + code)
     done = subprocess.run(
         [sys.executable, str(script), *arguments],
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "2", **environment},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def test_shared_work_ends_before_its_error_is_raised():
+    begun, ended = [], []
+
+    def work(block):
+        begun.append(block)
+        sleep(0.01)
+        ended.append(block)
+        if block == 3:
+            raise ValueError("block 3")
+        return block
+
+    with pytest.raises(ValueError, match="block 3"):
+        _share.shared(work, 50, 4)
+    assert sorted(begun) == sorted(ended) and len(begun) < 50
+    assert _share.shared(lambda block: block, 50, 4) == list(range(50))
+
+
+# A thread that goes on when the main thread has ended finds no pool.
+LATE = """
+import threading, time
+from fedepm_fast.kernels import _share
+_share.shared(int, 3, 2)
+late = threading.Thread(target=lambda: (time.sleep(0.5), print(_share.shared(int, 9, 2))))
+late.start()
+"""
+
+
+def test_shared_work_of_a_thread_that_outlives_the_main_one(tmp_path):
+    assert run(tmp_path, LATE) == str(list(range(9)))
 
 
 # Without compilation there are no threads to test.
