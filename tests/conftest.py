@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import signal
 from types import SimpleNamespace
 
 # Two processes share the cores: BLAS threads of each wait for those of the other, for up to fifteen
@@ -27,6 +28,10 @@ settings.register_profile(
 )
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: What is tested where the library is installed: the folder of its tests.
 OPTIONAL = {"flwr": "flower", "torch": "pytorch"}
