@@ -56,8 +56,11 @@ class _Library(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        passes = self._codegen._module_pass_manager()
+        if isinstance(passes, tuple):  # with the builder that Numba's newer passes run by
+            passes[0].run(self._final_module, passes[1])
+        else:
+            passes.run(self._final_module)
 
 
 class _Optimised(_Library):
@@ -92,7 +95,7 @@ class _Part:
 
     def __init__(self, library: _Linked) -> None:
         self._module = library._final_module
-        self._reload_init = library._reload_init
+        self._reload_init = getattr(library, "_reload_init", set())  # which Numba 0.61 has not
 
     def _get_module_for_linking(self) -> Any:
         return self._module
