@@ -95,7 +95,7 @@ class _Part:
 
     def __init__(self, library: _Linked) -> None:
         self._module = library._final_module
-        self._reload_init = getattr(library, "_reload_init", set())  # which Numba 0.61 has not
+        self._reload_init: Any = getattr(library, "_reload_init", ())  # Numba 0.61 has none
 
     def _get_module_for_linking(self) -> Any:
         return self._module
