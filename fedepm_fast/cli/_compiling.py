@@ -69,10 +69,11 @@ class _Line:
             self._said = True
 
     def _words(self, kernel: str) -> str:
-        share = min(self._count / USUAL, 1.0) if self._count <= USUAL else 0.0
+        share, counted = 0.0, f"{self._count}"
+        if self._count <= USUAL:
+            share, counted = self._count / USUAL, f"{self._count} of {USUAL}"
         bar = "━" * round(20 * share)
         rest = "━" * (20 - len(bar))
-        counted = f"{self._count} of {USUAL}" if self._count <= USUAL else f"{self._count}"
         name = kernel.rpartition(".")[2].strip("_")
         seconds = perf_counter() - self._began
         return (
