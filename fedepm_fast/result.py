@@ -19,6 +19,7 @@ from ._common.archives import read_arrays
 from ._common.extras import require
 from ._common.files import replacing
 from ._common.measures import Measure, add_measure, summary_of
+from ._judged import Judged
 from ._words import facts_of, in_words, title_of, warning_of
 from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
 
@@ -42,7 +43,7 @@ class DivergenceWarning(RuntimeWarning):
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Judged):
     """The outcome of one run, with everything that reproduces it.
 
     Attributes
@@ -172,69 +173,6 @@ class Result:
         """The privacy guarantee of the run, in words."""
         of_noise = NO_NOISE if self.algorithm["noise"] == "none" else NO_GUARANTEE
         return str(self.settings.get("privacy", {}).get("guarantee", of_noise))
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the run was stopped because it diverged, or ended above its start by over 1 %.
-
-        A start that was given may be near an optimum, where noise leads away from it: by 5 % of
-        f at zero a run may end above such a start (of f there, with `run_callables`). A run of no
-        rounds has not diverged.
-        """
-        if stopping.DIVERGED in self.reasons or stopping.PRECISION in self.reasons:
-            return True
-        return self._rose(stopping.RISE_OF_DIVERGED * abs(self.start_and_best[0]))
-
-    @property
-    def ended_above_start(self) -> bool:
-        """Whether the run ended above its start, if by less than makes it `diverged`.
-
-        From a start that was given, by more than 5 % of f at zero.
-        """
-        return self._rose(0.0)
-
-    @property
-    def ended_above_best(self) -> bool:
-        """Whether the run gave back more than half of what f had fallen from its start.
-
-        What is less than 10 % of f at the start does not count.
-        """
-        best, end = self.start_and_best[1], float(self.history["objective"][-1])
-        return self.rounds > 0 and not end - best <= self._far
-
-    @property
-    def swings(self) -> bool:
-        """Whether f was so far above its best, up to then, in a fifth of the second half of its
-        rounds; of a run without noise, of 20 rounds or more."""
-        f = self.history["objective"]
-        with np.errstate(invalid="ignore"):  # of a private run f may be infinite, which is not far
-            far = (f - np.minimum.accumulate(f) > self._far)[self.rounds // 2 :]
-        return self.rounds >= 20 and self.algorithm["noise"] == "none" and bool(far.mean() >= 0.2)
-
-    @property
-    def _far(self) -> float:
-        """How far above its best f is far."""
-        start, best = self.start_and_best
-        return max(stopping.GIVEN_BACK * (start - best), stopping.FAR * abs(start), self.slack)
-
-    @property
-    def best_round(self) -> int:
-        """The round of the smallest f(x)."""
-        f = self.history["objective"]
-        least = int(np.argmin(f))  # of NaN, if there is any
-        return least if f[least] == f[least] else int(np.argmin(np.nan_to_num(f, nan=np.inf)))
-
-    @property
-    def start_and_best(self) -> tuple[float, float]:
-        """f at the start, and the smallest f of start and rounds."""
-        f, start = self.history["objective"], self.start_objective
-        start = float(f[0]) if math.isnan(start) else start
-        return start, min(start, float(f[self.best_round]))
-
-    def _rose(self, allowed: float) -> bool:
-        """Whether f ended above the start by more than is allowed and than `slack`."""
-        excess = float(self.history["objective"][-1]) - self.start_and_best[0]
-        return self.rounds > 0 and not excess <= max(allowed, self.slack)
 
     @property
     def warning(self) -> str:

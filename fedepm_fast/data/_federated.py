@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,15 +22,12 @@ from .._common.validation import (
 )
 from ._clients import join, names_of
 from ._holding import (
-    Held,
     check_features,
     check_names,
     check_positions,
     check_rows,
     check_sample_weight,
     check_sizes,
-    digest_of,
-    frozen,
     of_clients_with_weight,
     own,
     plain,
@@ -39,16 +35,17 @@ from ._holding import (
     thawed,
 )
 from ._labels import TASKS, mapped_labels
+from ._rows import Rows
 from ._scaling import column_norms, divide_columns
 from ._summary import html_of, summary_of
 from .partition import Partitioner, as_partitioner, deal
 
 if TYPE_CHECKING:
-    from ..kernels.losses import ClientRows, NarrowTable
+    from ..kernels.losses import NarrowTable
 
 
 @dataclass(frozen=True, eq=False)
-class FederatedData(Held):
+class FederatedData(Rows):
     """Rows of m clients, one client after the other.
 
     Parameters
@@ -304,108 +301,6 @@ class FederatedData(Held):
             **held,
         )
 
-    @cached_property
-    def _in_order(self) -> bool:
-        """Whether the rows are those of the table that was split, as they stand there."""
-        return self.rows is not None and bool((np.diff(self.rows) == 1).all())
-
-    @cached_property
-    def is_binary(self) -> bool:
-        """Whether all labels are 0 or 1."""
-        b = self.labels
-        return bool(((b == 0) | (b == 1)).all())
-
-    def packed(self, loss: Any, **parameters: Any) -> ClientRows:
-        """The rows as the compiled kernels of a loss read them, in float64; packed once.
-
-        `parameters` are those of the loss, and weights, as `kernels.losses.pack` takes them.
-        """
-        from ..kernels import losses
-
-        packed = self.__dict__.setdefault("_packed", {})
-        key = (loss, *sorted(parameters.items()))
-        if key not in packed:
-            table, rows = self.__dict__.get("_table"), self.rows
-            labels = self.__dict__.get("_table_labels")
-            if self._narrow is not None:
-                table = self._narrow()
-            elif table is None:
-                table, rows, labels = self.features, None, None
-            packed[key] = losses.pack(
-                table, self.labels if labels is None else labels, self.client_sizes, loss=loss,
-                dtype=np.float64, rows=rows, labels_of_table=labels is not None, checked=True,
-                **parameters,
-            )  # fmt: skip
-        return packed[key]
-
-    def in_place(self, rows: ClientRows) -> FederatedData:
-        """Data of packed rows of so many clients that change where they are, and of no others."""
-        (key,) = self.__dict__["_packed"]
-        return FederatedData._made(
-            features=np.empty((0, self.n_features)), client_sizes=rows.client_sizes,
-            feature_names=None, client_names=None, rows=np.empty(self.n_samples, np.int64),
-            description={}, sample_weight=None, is_binary=self.is_binary, _packed={key: rows},
-        )  # fmt: skip
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the features are held as CSR."""
-        return "_table" not in self.__dict__ and sparse.issparse(self.features)
-
-    @property
-    def n_clients(self) -> int:
-        """Number of clients, m."""
-        return len(self.client_sizes)
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, n."""
-        return int(self.__dict__.get("_table", self.__dict__.get("features")).shape[1])  # type: ignore[union-attr]
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows of all clients, d."""
-        return len(self.__dict__["labels" if "labels" in self.__dict__ else "rows"])
-
-    @property
-    def label_mapping(self) -> dict[str, int] | None:
-        """Which given label became which number; None where none was changed."""
-        return self.description.get("label_mapping")
-
-    @cached_property
-    def offsets(self) -> NDArray[np.int64]:
-        """First row of every client, and d; shape (m + 1,)."""
-        return frozen(np.concatenate([[0], np.cumsum(self.client_sizes)]))
-
-    def client(self, i: int) -> tuple[Any, NDArray[np.float64]]:
-        """Features and labels of client i, without a copy of its entries."""
-        try:
-            rows = self._slices[i]
-        except IndexError:
-            raise IndexError(f"client must be from 0 to {self.n_clients - 1}, got {i}") from None
-        features = self._sparse_rows[i] if self.is_sparse else self.features[rows]
-        return features, self.labels[rows]
-
-    def rows_of(self, i: int) -> slice:
-        """Where the rows of client i are among all."""
-        return self._slices[i]
-
-    @cached_property
-    def weight_sums(self) -> NDArray[np.float64]:
-        """Sum of each client's sample weights, shape (m,): its number of rows without any."""
-        if self.sample_weight is None:
-            return frozen(self.client_sizes.astype(np.float64))
-        return frozen(np.add.reduceat(self.sample_weight, self.offsets[:-1]))
-
-    @cached_property
-    def largest_class(self) -> float:
-        """Share of the rows, by their weights, that have the most frequent label."""
-        if self.is_binary and self.sample_weight is None:  # without a sort of the labels
-            ones = int(np.count_nonzero(self.labels))
-            return max(ones, self.n_samples - ones) / self.n_samples
-        _, codes = np.unique(self.labels, return_inverse=True)
-        return float(np.bincount(codes, self.sample_weight).max() / self.weight_sums.sum())
-
     def summary(self) -> str:
         """One line: source, rows, features, clients, sizes, and what was made of the table.
 
@@ -419,8 +314,3 @@ class FederatedData(Held):
 
     def __repr__(self) -> str:
         return f"<FederatedData {self.summary()}>"
-
-    def content_hash(self) -> str:
-        """SHA-256 of everything that determines a result: rows, labels, clients and weights."""
-        weights = () if self.sample_weight is None else (self.sample_weight,)
-        return digest_of(self.features, self.labels, self.client_sizes, *weights)

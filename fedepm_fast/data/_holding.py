@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,64 +30,6 @@ class Frozen:
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-
-class Held(Frozen):
-    """Such a dataclass with `features`, which may be gathered from a table on first use."""
-
-    features: Any
-    offsets: Any
-    _narrow: ClassVar[Any] = None
-    #: Fields that are arrays or None, beside `features`.
-    _arrays: ClassVar[tuple[str, ...]] = ()
-
-    @classmethod
-    def _made(cls, **values: Any) -> Self:
-        """Of values that are known to be valid."""
-        made = cls.__new__(cls)
-        made.__setstate__(values)
-        return made
-
-    def _freeze(self) -> None:
-        pieces = pieces_of(self.features) if "features" in self.__dict__ else ()
-        # Not a table that rows will be gathered from: that may be the caller's.
-        for array in (*pieces, *(self.__dict__.get(name) for name in self._arrays)):
-            if array is not None:
-                array.setflags(write=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        held: Any = self
-        return {f.name: getattr(self, f.name) for f in fields(held)} | {"_narrow": self._narrow}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._set(**state)
-        self._freeze()  # pickle forgets it
-
-    def _gather(self) -> None:
-        """Gather `features` from the table."""
-        self._set(features=frozen(np.take(self._table, np.asarray(self.rows), axis=0)))
-        del self.__dict__["_table"]
-
-    @cached_property
-    def _slices(self) -> list[slice]:
-        """Where each client's rows are."""
-        return [slice(a, b) for a, b in pairwise(self.offsets.tolist())]
-
-    @cached_property
-    def _sparse_rows(self) -> list[Any]:
-        """Each client's rows of a CSR array."""
-        return [_shared_rows(self.features, rows) for rows in self._slices]
-
-    def __getattr__(self, name: str) -> Any:
-        # `features` and `labels` of a split are gathered on first use: the compiled kernels pack
-        # the rows of the table themselves.
-        if name == "features" and "_table" in self.__dict__:
-            self._gather()
-            return self.features
-        if name == "labels" and "_table_labels" in self.__dict__:
-            self._set(labels=frozen(self.__dict__["_table_labels"][self.__dict__["rows"]]))
-            return self.__dict__["labels"]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def text_columns(features: Any) -> tuple[str, ...] | None:
@@ -229,16 +168,6 @@ def check_sample_weight(weights: Any, sizes: NDArray[np.int64]) -> NDArray[np.fl
         raise ArgumentValueError(
             "sample_weight", f"must have a positive, finite sum for every client, got {who}"
         )
-    return found
-
-
-def _shared_rows(table: Any, rows: slice) -> Any:
-    """Rows of a CSR array that share its entries, which indexing copies."""
-    first, last = table.indptr[rows.start], table.indptr[rows.stop]
-    found: Any = sparse.csr_array((rows.stop - rows.start, table.shape[1]), dtype=table.dtype)
-    # Given to it at first, small parts of large arrays would be copied, too.
-    found.data, found.indices = table.data[first:last], table.indices[first:last]
-    found.indptr = table.indptr[rows.start : rows.stop + 1] - first
     return found
 
 

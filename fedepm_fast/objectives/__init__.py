@@ -20,7 +20,8 @@ from ..losses.squared_hinge import SquaredHinge
 from ._client import ClientProblem
 from ._curvature import row_bounds
 from ._optimum import Optimum
-from ._problem import CLIENT_WEIGHTS, Problem
+from ._problem import Problem
+from ._weighed import CLIENT_WEIGHTS
 
 __all__ = [
     "CLIENT_WEIGHTS",
