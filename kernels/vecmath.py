@@ -26,6 +26,7 @@ from ._simd import (
     copysign,
     fma,
     from_bits,
+    keep,
     lanes,
     load,
     load_partial,
@@ -73,16 +74,16 @@ def _exp64(x):
 @device
 def _exp_negative64(x):
     # Without the tail of the reduced argument, and with half the steps one after the other.
-    x = maximum(splat(x, -746.0), x)
-    n = round_even(x * _LOG2_E)
-    r = fma(n, splat(x, -_LN2_LOW), fma(n, splat(x, -_LN2_HIGH), x))
+    x = maximum(keep(x, -746.0), x)
+    n = round_even(x * keep(x, _LOG2_E))
+    r = fma(n, keep(x, -_LN2_LOW), fma(n, keep(x, -_LN2_HIGH), x))
     z = r * r
-    q = fma(splat(x, 2.4999962345352376e-08), r, splat(x, 2.763037864961645e-07))
-    q = fma(q, z, fma(splat(x, 2.755758735136998e-06), r, splat(x, 2.4801492762718987e-05)))
-    q = fma(q, z, fma(splat(x, 0.00019841269504755537), r, splat(x, 0.0013888888943922705)))
-    q = fma(q, z, fma(splat(x, 0.008333333333495629), r, splat(x, 0.04166666666652919)))
-    q = fma(q, z, fma(splat(x, 0.1666666666666641), r, splat(x, 0.5000000000000011)))
-    return scale_by_power(fma(z, q, r) + 1.0, n)
+    q = fma(keep(x, 2.4999962345352376e-08), r, keep(x, 2.763037864961645e-07))
+    q = fma(q, z, fma(keep(x, 2.755758735136998e-06), r, keep(x, 2.4801492762718987e-05)))
+    q = fma(q, z, fma(keep(x, 0.00019841269504755537), r, keep(x, 0.0013888888943922705)))
+    q = fma(q, z, fma(keep(x, 0.008333333333495629), r, keep(x, 0.04166666666652919)))
+    q = fma(q, z, fma(keep(x, 0.1666666666666641), r, keep(x, 0.5000000000000011)))
+    return scale_by_power(fma(z, q, r) + keep(x, 1.0), n)
 
 
 @device

@@ -321,7 +321,7 @@ def flat_view(typingctx, array):
 # ---------------------------------------------------------------------------------
 
 
-def _vector_like(like):
+def vector_like(like):
     if isinstance(like, VectorType):
         return like
     if isinstance(like, types.Array):
@@ -335,7 +335,7 @@ def splat(typingctx, like, value):
 
     `like` is a vector, an array or a scalar; only its type counts.
     """
-    vector = _vector_like(like)
+    vector = vector_like(like)
     if vector is None or not isinstance(value, (types.Integer, types.Float, types.Boolean)):
         return None
 
@@ -345,6 +345,15 @@ def splat(typingctx, like, value):
     return signature(vector, like, vector.element), codegen
 
 
+def held_value(builder: Any, value: ir.Value, vector: VectorType) -> ir.Value:
+    """The number `value` in every lane, which the compiler does not know to be a constant."""
+    bits = ir.IntType(vector.element.bitwidth)
+    unknown = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
+    # Told that it reads no memory, the compiler moves it out of loops.
+    same = builder.call(unknown, [builder.bitcast(value, bits)], attrs=("readnone", "nounwind"))
+    return splat_value(builder, builder.bitcast(same, value.type), vector)
+
+
 @operation
 def hold(typingctx, like, value):
     """``hold(like, x)``: `splat` of a constant that stays in a register or on the stack.
@@ -352,17 +361,12 @@ def hold(typingctx, like, value):
     Within a loop the compiler would load it anew every time, from an address that takes an
     instruction and a register.
     """
-    vector = _vector_like(like)
+    vector = vector_like(like)
     if vector is None or not isinstance(value, (types.Integer, types.Float)):
         return None
 
     def codegen(context, builder, sig, args):
-        bits = ir.IntType(vector.element.bitwidth)
-        unknown = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
-        scalar = builder.bitcast(
-            builder.call(unknown, [builder.bitcast(args[1], bits)]), args[1].type
-        )
-        return splat_value(builder, scalar, vector)
+        return held_value(builder, args[1], vector)
 
     return signature(vector, like, vector.element), codegen
 
@@ -370,7 +374,7 @@ def hold(typingctx, like, value):
 @operation
 def lanes(typingctx, like):
     """``lanes(like)``: 8 or 16, a constant; `like` as for `splat`."""
-    vector = _vector_like(like)
+    vector = vector_like(like)
     if vector is None:
         return None
 
@@ -383,7 +387,7 @@ def lanes(typingctx, like):
 @operation
 def iota(typingctx, like):
     """``iota(like)``: 0, 1, 2, ... in the lanes; `like` as for `splat`."""
-    vector = _vector_like(like)
+    vector = vector_like(like)
     if vector is None:
         return None
 
@@ -420,7 +424,7 @@ def with_lane(typingctx, value, index, scalar):
 @operation
 def first_lanes(typingctx, like, count):
     """``first_lanes(like, count)``: the mask of the lanes below `count`."""
-    vector = _vector_like(like)
+    vector = vector_like(like)
     if vector is None or not isinstance(count, types.Integer):
         return None
 

@@ -151,11 +151,16 @@ def splat(like, value):
     return Vector(np.full(_count(dtype), value, dtype))
 
 
-hold = splat
+hold = keep = splat
 
 
 def lanes(like):
     return _count(_dtype(like))
+
+
+# A register is a vector here.
+register_lanes, splat_register, load_register_each = lanes, splat, load_each
+load_register, store_register = load_as, store
 
 
 def iota(like):

@@ -3,8 +3,8 @@
 A vector is 64 bytes: 8 lanes of a 64-bit element or 16 lanes of a 32-bit one. LLVM maps
 it to one AVX-512 register, two AVX ones or four of SSE/NEON, so that the same source
 gives the same lanes, and the same bits where no fma is contracted, on every machine.
-A mask has one bit a lane. The operations that are not operators are in `_simd_memory`,
-`_simd_arithmetic` and `_simd_lanes`; kernels import them from `_simd`.
+A mask has one bit a lane. The operations that are not operators are in `_memory`, `_registers`,
+`_arithmetic` and `_lanes`; kernels import them from `_simd`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ VECTOR_BYTES = 64
 
 
 class VectorType(types.Type):
-    """`lanes` values of a Numba number type."""
+    """`lanes` values of a Numba number type, 64 bytes of them or those of a register."""
 
-    def __init__(self, element):
-        self.element: Any = element
-        self.lanes: int = VECTOR_BYTES * 8 // element.bitwidth
+    def __init__(self, element: Any, size: int = VECTOR_BYTES) -> None:
+        self.element = element
+        self.lanes: int = size * 8 // element.bitwidth
         super().__init__(name=f"{element}x{self.lanes}")
 
 

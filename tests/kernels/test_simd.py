@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core.registry import cpu_target
 
 from fedepm_fast.kernels import _simd as simd
 from fedepm_fast.kernels._jit import JIT_DISABLED, device, kernel, parallel_kernel
@@ -318,6 +319,36 @@ def test_masks_lanes_and_gather(dtype: Any, rng: np.random.Generator) -> None:
     ]
     for k, (row, values) in enumerate(zip(out, expected, strict=True)):
         assert_same(row, values, k)
+
+
+@kernel
+def _by_registers(x: Any, given: Any, out: Any) -> int:
+    """out[0] x + 0.5, and x, part by part; a tenth of `given`; how many parts there were."""
+    width, count = simd.lanes(out), 0
+    for part in range(0, width, simd.register_lanes(out)):
+        first, half = simd.load_register_each(out, 0), simd.splat_register(out, 0.5)
+        v = simd.load_register(x, part, out)
+        simd.store_register(out, width + part, simd.fma(v, first, half))
+        simd.store_register(out, 2 * width + part, v)
+        count += 1
+    simd.store(out, 3 * width, simd.load(given, 0) * simd.keep(out, 0.1))
+    return count
+
+
+@pytest.mark.parametrize("pair", [(np.float64,) * 2, (np.float32,) * 2, (np.float32, np.float64)])
+def test_registers_hold_vectors_in_parts(pair: Any, rng: np.random.Generator) -> None:
+    source, dtype = pair
+    width = 64 // np.dtype(dtype).itemsize
+    x = rng.integers(-9, 9, 16).astype(source)
+    out = np.zeros((4, width), dtype)
+    out[0, 0] = 0.25
+    features = (cpu_target.target_context.codegen().magic_tuple()[2] or "").split(",")
+    parts = 1 if JIT_DISABLED or "+avx512f" in features else 2 if "+avx" in features else 4
+    assert _by_registers(x, x.astype(dtype), out) == parts
+    part = x[:width].astype(dtype)
+    assert_same(out[1], part * dtype(0.25) + dtype(0.5))
+    assert_same(out[2], part)
+    assert_same(out[3], part * dtype(0.1))
 
 
 @kernel
