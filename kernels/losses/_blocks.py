@@ -5,7 +5,8 @@ of its own, so that a vector holds one coordinate of several rows and dot produc
 sums across lanes. Three phases over a group of blocks, each small enough for the registers:
 margins, pointwise loss, and the sum of rows times residuals, which is held lane by lane until
 the chunk ends. Of the next group one half is asked for in the second phase, the other in the
-third: all in one would take more loads, or more lines at a time, than a processor has.
+third: all in one would take more loads, or more lines at a time, than a processor has. Blocks
+that no cache holds are asked for earlier, too, into the second-level one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .._simd import (
     load_register_each,
     load_transposed,
     prefetch,
+    prefetch_second,
     register_lanes,
     select,
     splat,
@@ -39,6 +41,8 @@ from ._steps import hide, steps_of
 CHUNK = 1024
 #: Blocks a group.
 GROUP = 16
+#: Cache lines of all blocks, 16 MiB of them, beyond which they come from memory.
+_CACHED = 1 << 18
 #: Factors, each at most 2, that a running product takes before its logarithm.
 _SETTLED = 64
 
@@ -77,6 +81,7 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
         if want:
             for j in range(w.size):
                 store(work, sums + j * width, zero)
+        far = n * width if blocks.size // lanes(blocks) > _CACHED else 0
         total, product, factors = zero, zero, 0
         while block < stop:
             group = min(GROUP, stop - block)
@@ -92,6 +97,9 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
                 soon = (block + GROUP) * n * width + k * n // 2
                 for j in range(soon, soon + n * width // 2, lanes(blocks)):
                     prefetch(blocks, j)
+                later = (block + 2 * GROUP) * n * width + k * n
+                for j in range(later, later + far, lanes(blocks)):
+                    prefetch_second(blocks, j)
             total += part
             factors += group
             if factors >= _SETTLED or block + group == stop:
