@@ -47,7 +47,6 @@ from ._memory import (
     first_lanes,
     flat_view,
     gather,
-    hold,
     iota,
     lane,
     lanes,
@@ -65,6 +64,7 @@ from ._memory import (
     with_lane,
 )
 from ._registers import (
+    hold,
     keep,
     load_register,
     load_register_each,

@@ -345,32 +345,6 @@ def splat(typingctx, like, value):
     return signature(vector, like, vector.element), codegen
 
 
-def held_value(builder: Any, value: ir.Value, vector: VectorType) -> ir.Value:
-    """The number `value` in every lane, which the compiler does not know to be a constant."""
-    bits = ir.IntType(vector.element.bitwidth)
-    unknown = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
-    # Told that it reads no memory, the compiler moves it out of loops.
-    same = builder.call(unknown, [builder.bitcast(value, bits)], attrs=("readnone", "nounwind"))
-    return splat_value(builder, builder.bitcast(same, value.type), vector)
-
-
-@operation
-def hold(typingctx, like, value):
-    """``hold(like, x)``: `splat` of a constant that stays in a register or on the stack.
-
-    Within a loop the compiler would load it anew every time, from an address that takes an
-    instruction and a register.
-    """
-    vector = vector_like(like)
-    if vector is None or not isinstance(value, (types.Integer, types.Float)):
-        return None
-
-    def codegen(context, builder, sig, args):
-        return held_value(builder, args[1], vector)
-
-    return signature(vector, like, vector.element), codegen
-
-
 @operation
 def lanes(typingctx, like):
     """``lanes(like)``: 8 or 16, a constant; `like` as for `splat`."""

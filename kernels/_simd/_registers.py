@@ -1,4 +1,4 @@
-"""Parts of vectors that one register of the processor holds; see `_simd`.
+"""Parts of vectors as wide as a register, and constants that stay in one; see `_simd`.
 
 A register has 64 bytes with AVX-512, 32 with AVX, 16 with SSE and NEON. Where more vectors are at
 work than there are registers for, a loop takes one part of them after the other: the lanes, and
@@ -15,7 +15,7 @@ from numba.core import types
 from numba.core.registry import cpu_target
 from numba.core.typing import signature
 
-from ._memory import address_of, held_value, lanes_constant, vector_like, vector_of
+from ._memory import address_of, lanes_constant, vector_like, vector_of
 from ._types import VECTOR_BYTES, VECTORS, VectorType, llvm_vector, operation
 from ._types import splat as splat_value
 
@@ -57,6 +57,32 @@ def register_lanes(typingctx, like):
     return signature(types.intp, like), codegen
 
 
+def _held_value(builder: Any, value: ir.Value, vector: VectorType) -> ir.Value:
+    """The number `value` in every lane, which the compiler does not know to be a constant."""
+    bits = ir.IntType(vector.element.bitwidth)
+    unknown = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
+    # Told that it reads no memory, the compiler moves it out of loops.
+    same = builder.call(unknown, [builder.bitcast(value, bits)], attrs=("readnone", "nounwind"))
+    return splat_value(builder, builder.bitcast(same, value.type), vector)
+
+
+@operation
+def hold(typingctx, like, value):
+    """``hold(like, x)``: `splat` of a constant that stays in a register or on the stack.
+
+    Within a loop the compiler would load it anew every time, from an address that takes an
+    instruction and a register.
+    """
+    vector = vector_like(like)
+    if vector is None or not isinstance(value, (types.Integer, types.Float)):
+        return None
+
+    def codegen(context, builder, sig, args):
+        return _held_value(builder, args[1], vector)
+
+    return signature(vector, like, vector.element), codegen
+
+
 @operation
 def keep(typingctx, like, value):
     """``keep(like, x)``: `hold` if a register has a whole vector, else `splat`.
@@ -69,7 +95,7 @@ def keep(typingctx, like, value):
         return None
 
     def codegen(context, builder, sig, args):
-        made = held_value if _bytes() == VECTOR_BYTES else splat_value
+        made = _held_value if _bytes() == VECTOR_BYTES else splat_value
         return made(builder, args[1], vector)
 
     return signature(vector, like, vector.element), codegen
