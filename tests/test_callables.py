@@ -115,7 +115,7 @@ def test_rounds_rules_callbacks_and_points():
     ("wrong", "error", "message"),
     [
         (lambda x: x, TypeError, r"losses must give \(value, gradient\), got ndarray of client 2"),
-        (lambda x: (1.0, x[:2]), ValueError, r"gradient of client 2 must have shape \(3\), got"),
+        (lambda x: (1.0, x[:2]), ValueError, r"gradient of client 2 must have shape \(3,\), got"),
         (lambda x: (1.0, x[:, None]), ValueError, "gradient of client 2 must have shape"),
         (lambda x: (1.0, x + 1j), TypeError, "gradient of client 2 must be .* got dtype complex"),
         (lambda x: (1.0, "abc"), TypeError, "gradient of client 2 must be an array of real numb"),
@@ -215,5 +215,5 @@ def test_batches_need_rows():
         run_callables(FedAvg(batch_size=2), losses, np.zeros(5), samples=sizes)
     assert asked == []
     losses[2].batch_gradient = lambda x, rows: x[:2]
-    with pytest.raises(ValueError, match=r"gradient of client 2 must have shape \(5\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"gradient of client 2 must have shape \(5,\), got \(2"):
         run_callables(algorithm, losses, np.zeros(5), samples=sizes)

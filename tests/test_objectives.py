@@ -300,3 +300,35 @@ def test_lipschitz_constants_of_many_columns(layout, rng):
         ]
         want = problem.client_weights * 0.25 * np.array(tops) / data.weight_sums + problem.reg
         np.testing.assert_allclose(problem.lipschitz(), want, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "ask", ["value", "gradient", "values", "gradients", "total_value", "total_gradient",
+            "total_value_and_gradient", "accuracy"],
+)  # fmt: skip
+def test_points_may_be_lists_and_have_their_length(ask):
+    problem = Problem(small_data(), Logistic())
+    method = getattr(problem, ask)
+    asked = (0,) if ask in ("value", "gradient") else ()
+    point = [0.5, -1, 0, 2, 1]
+    mine, theirs = method(*asked, point), method(*asked, np.array(point))
+    if ask == "total_value_and_gradient":
+        mine, theirs = np.append(*mine), np.append(*theirs)
+    assert np.array_equal(mine, theirs)
+    for wrong in ([0.5, -1], 1.0, np.zeros((2, 5))):
+        with pytest.raises(ValueError, match=r"^[wx] must have shape \(\d*,? ?5,?\), got"):
+            method(*asked, wrong)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("scale", [1e200, 1e307])
+def test_an_optimum_where_sums_overflow_is_refused(name, scale):
+    objective = as_objective(name)
+    data = data_for(objective)
+    large = FederatedData(data.features * scale, data.labels, data.client_sizes)
+    for method in ("bfgs", "newton"):
+        with pytest.raises(ValueError, match="data must be brought to scale: f"):
+            Problem(large, objective).optimum(method=method)
+    problem = Problem(data, objective)
+    with pytest.raises(ValueError, match="start must be brought to scale: f"):
+        problem.optimum(np.full(problem.n_parameters, 1e200))

@@ -166,7 +166,7 @@ def given(m, selections, rounds):
         ({"max_rounds": -1}, ValueError, "max_rounds must be"),
         ({"max_iterations": 2.5}, TypeError, "max_iterations must be"),
         ({"callback": 3}, TypeError, "callback must be callable"),
-        ({"start": np.zeros(4)}, ValueError, r"start must have shape \(5\)"),
+        ({"start": np.zeros(4)}, ValueError, r"start must have shape \(5,\)"),
         ({"start": np.full(5, np.nan)}, ValueError, "start must be finite"),
         ({"engine": "gpu"}, ValueError, "engine must be one of"),
         ({"randomness": 5}, TypeError, "randomness must be GivenRandomness, or None .*, got 5 of"),

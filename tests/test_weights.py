@@ -324,7 +324,7 @@ def test_pickles_have_weights_or_none():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0] * 39, r"sample_weight must have shape \(40\), got \(39,\)"),
+        ([1.0] * 39, r"sample_weight must have shape \(40,\), got \(39,\)"),
         ([1.0] * 39 + [-2.0], "sample_weight must be at least 0, got -2 in row 39"),
         ([1.0] * 39 + [np.nan], r"sample_weight must be finite, got nan at index \(39,\)"),
         (

@@ -47,6 +47,8 @@ def grid(make: Callable[..., Any], /, *, zip: Zips = (), **axes: Any) -> list[An
     >>> [(a.lam, a.eta) for a in both]
     [(1e-06, 2e-06), (2e-06, 4e-06)]
     """
+    if not callable(make):
+        raise TypeError(f"make must be a class or a function, such as FedEPM, got {make!r}")
     return [make(**values) for values in combinations(axes, zip)]
 
 

@@ -124,14 +124,17 @@ def check_array(
     if array.dtype.kind not in "buif":
         raise ArgumentTypeError(name, f"must be an array of real numbers, got dtype {array.dtype}")
     if ndim is not None and array.ndim != ndim:
-        raise ArgumentValueError(name, f"must have {ndim} dimension(s), got shape {array.shape}")
+        raise ArgumentValueError(
+            name, f"must have {ndim} dimension{'s' * (ndim != 1)}, got shape {array.shape}"
+        )
     if shape is not None and (
         array.ndim != len(shape)
         or any(
             want is not None and want != got for want, got in zip(shape, array.shape, strict=True)
         )
     ):
-        wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
+        entries = ["any" if s is None else str(s) for s in shape]
+        wanted = f"({', '.join(entries)}{',' * (len(shape) == 1)})"
         raise ArgumentValueError(name, f"must have shape {wanted}, got {array.shape}")
     if finite:
         check_finite(name, array)

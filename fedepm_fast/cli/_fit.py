@@ -202,8 +202,8 @@ def fit(
             raise ValueError(f"total_epsilon must be given with {beside}")
         if drop or kind or reference or min_count != 1 or ignore_case:
             raise ValueError(
-                "public must say all there is of the columns: drop, kind, reference, min_count and "
-                "ignore_case are for fits that are not private"
+                "public must say all there is of the columns: --drop, --kind, --reference, "
+                "--min-count and --ignore-case are for fits that are not private"
             )
         if privacy_delta is not None:  # that of `fit` is called delta
             check_real("privacy_delta", privacy_delta, low=0.0, high=1.0, open_high=True)
@@ -211,8 +211,6 @@ def fit(
     loss = _objective(objective, delta)
     begun = None if start is None else Model.load(start)
     rows = tables.read(table, given, [label, client])
-    for name in drop or ():
-        rows.column(name, "drop")
     private = total_epsilon is not None
     if private:  # other fits compile nothing
         common.announce_compilation()

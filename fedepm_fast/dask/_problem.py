@@ -95,7 +95,7 @@ class RemoteProblem(Problem):
             hessians[at] = found
         return hessians
 
-    def gradient(self, i: int, w: Array) -> Array:
+    def gradient(self, i: int, w: ArrayLike) -> Array:
         raise ValueError("engine must be 'compiled' for clients on Dask workers")
 
     def packed_bounds(self) -> Array:
@@ -131,6 +131,6 @@ class RemoteProblem(Problem):
         wrong = sum(self.clients.ask(worker.wrong_of, self.described, points))
         return np.asarray(1.0 - wrong / self.n_samples)
 
-    def accuracy(self, x: Array) -> float | None:
-        found = self.accuracies(x[None])
+    def accuracy(self, x: ArrayLike) -> float | None:
+        found = self.accuracies(self._at(x)[None])
         return None if found is None else float(found[0])

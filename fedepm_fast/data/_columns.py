@@ -22,6 +22,8 @@ from ._formats import beginning, has_svmlight
 
 #: Names that columns without one have, as written and as pandas reads them.
 _NAMELESS = re.compile(r"(Unnamed: [0-9]+(\.[0-9]+)?(_level_[0-9]+)?)?")
+#: A number with a decimal comma.
+_COMMA = re.compile(r"'[+-]?[0-9]+,[0-9]+'")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
@@ -168,6 +170,7 @@ class Columns(NamedTuple):
             told = ", ".join(str(self.called(j)) for j in odd[:10])
             raise ValueError(
                 f"{path} must have numbers in its feature columns, but not so: {told}{where}"
+                f"{_instead(where, who)}"
             )
         single = all(columns[j].numbers.dtype == np.float32 for j in rest)
         labels = columns[target].values()
@@ -189,3 +192,11 @@ class Columns(NamedTuple):
                 f"{self.path}, line {self.text.lines[found[0]]}: {argument} {self.called(j)!r} "
                 f"must not be missing, got {found[1]!r}"
             )
+
+
+def _instead(where: str, who: int | None) -> str:
+    """What takes columns that are no numbers."""
+    if _COMMA.search(where):
+        return "; decimal commas are read by fit, from read_table(..., decimal=',') (fedepm fit)"
+    holder = "client_column= (--client-column) names who holds a row; " if who is None else ""
+    return f"; {holder}categories and gaps are taken by fit (fedepm fit)"

@@ -230,6 +230,8 @@ class Text:
         again = [j for j in words if j not in over and first[j] in set(self.columns[j])]
         empty = numbers and any(cell in MISSING for cell in first[1:])
         named = any(name in first and is_word(name) for name in known)
+        if named and all(name in first for name in known):
+            return True  # whoever asks for columns by these names says that they are names
         # pandas numbers columns that have no names, and years are names now and then.
         counted = [int(first[j][:18]) if first[j].isdecimal() else -1 for j in numbers]
         unclear = -1 not in counted and (
@@ -243,12 +245,16 @@ class Text:
             return is_names
         if words and not numbers and not again:
             return True  # words over words
-        cells = ", ".join(repr(first[j]) for j in (*numbers, *again)[:3])
-        other = ", ".join(repr(first[j]) for j in over[:3])
+        told = [
+            ", ".join(repr(first[j]) for j in places[:3]) + why
+            for places, why in (
+                (numbers, ""), (again, " over the same word"), (over, " over numbers"),
+            )
+            if places
+        ]  # fmt: skip
         raise ValueError(
-            f"{self.path}, line {line} may be names of columns or data, with {cells}"
-            f"{f' and {other} over numbers' if other else ''}: say which by header=True or "
-            "header=False (--header or --no-header)"
+            f"{self.path}, line {line} may be names of columns or data, with {' and '.join(told)}: "
+            "say which by header=True or header=False where it is read (--header or --no-header)"
         )
 
     def _has_numbers(self, j: int) -> bool:

@@ -21,6 +21,8 @@ SUFFIXES = {
     ".npy": "npy",
     ".npz": "npz",
 }
+#: Suffixes of what people keep tables in, and this package does not read.
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 FORMATS = ("svmlight", "csv", "parquet", "npy", "npz")
 #: What a file without a suffix that says it begins with: formats of bytes, and LIBSVM's lines.
 _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
@@ -32,6 +34,11 @@ def format_of(path: Path) -> str:
     name = Path(path.stem if is_compressed(path) else path.name)
     if name.suffix.lower() in SUFFIXES:
         return SUFFIXES[name.suffix.lower()]
+    if name.suffix.lower() in WORKBOOKS:
+        raise ValueError(
+            f"{path} must not be a workbook: save its sheet as CSV, or give what pandas.read_excel "
+            "makes of it"
+        )
     begin = beginning(path)
     for start, format in _BEGINNINGS.items():
         if begin.startswith(start):

@@ -137,8 +137,11 @@ class Rows(Frozen):
         """Features and labels of client i, without a copy of its entries."""
         try:
             rows = self._slices[i]
-        except IndexError:
-            raise IndexError(f"client must be from 0 to {self.n_clients - 1}, got {i}") from None
+        except (IndexError, TypeError) as error:
+            named = ", as in client_names" if isinstance(i, str) else ""
+            raise type(error)(
+                f"client must be a number from 0 to {self.n_clients - 1}{named}, got {i!r}"
+            ) from None
         features = self._sparse_rows[i] if self.is_sparse else self.features[rows]
         return features, self.labels[rows]
 

@@ -135,10 +135,15 @@ def _wrong(cells: list[bytes]) -> str:
         if not name.isdigit():
             return f"index {_shown(name)} is not a whole number"
         index = int(name[:20])
-        if not 1 <= index <= LARGEST_INDEX:
+        if index == 0:
             return (
-                f"index {index} must be at least 1 and at most {LARGEST_INDEX}: a model has a "
-                "number for every index up to the largest"
+                "index 0 must be at least 1, where indices begin: scikit-learn's "
+                "dump_svmlight_file writes them so with zero_based=False"
+            )
+        if index > LARGEST_INDEX:
+            return (
+                f"index {index} must be at most {LARGEST_INDEX}: a model has a number for every "
+                "index up to the largest"
             )
         if index <= before:
             return f"indices must increase along a line, got {index} after {before}"

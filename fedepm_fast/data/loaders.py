@@ -206,7 +206,11 @@ def errors_of(path: str | os.PathLike[str], table: Loaded, task: str) -> Iterato
         elif table.lines is not None and error.argument == "labels":
             found = _wrong_label(table, task)
         if table.lines is None or found is None:
-            raise
+            column = table.note.get("label_column")
+            if error.argument != "labels" or column is None:
+                raise
+            told = f"of column {column!r}, which label= (--label) names, {error.message}"
+            raise type(error)(error.argument, told, error.where) from None
         row, message = found
         where = f"{path}, line {table.lines[row]}:"
         raise type(error)(error.argument, message, where) from None

@@ -218,7 +218,8 @@ class Objective:
 
 #: What to do about labels of another kind.
 _HINTS = {
-    "binary": "; FederatedData.split maps any two values to them",
+    "binary": "; FederatedData.split maps any two values to them; objective= takes the loss of "
+    "other labels, such as 'multinomial' for classes, 'least_squares' or 'poisson' for numbers",
     "classes": "; FederatedData.split(..., task='multiclass') maps any values to them",
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.extras import require
-from .._common.validation import ArgumentValueError
+from .._common.validation import ArgumentTypeError, ArgumentValueError
 from ._measures import Measures, measures, probabilities
 from ._rows import Rows, coded, read_rows, with_label_in
 
@@ -123,6 +123,10 @@ def evaluate(
         Naming the argument: no such column, a label that is none of the model's classes, no row
         with a label and a weight.
     """
+    if not hasattr(model, "as_table"):
+        raise ArgumentTypeError(
+            "model", f"must be a Model, such as Model.load reads, got {type(model).__name__}"
+        )
     held = model.as_table(table)
     if client is None and model.client is not None and model.client in held:
         client = model.client

@@ -23,7 +23,7 @@ from .._common.validation import (
 from ..losses import Objective
 from ..preparation import Preparation, PreparationWarning, Prepared, Table
 from ..preparation._columns import level_text
-from ..preparation._levels import same_but_for_case
+from ..preparation._levels import leave_out, same_but_for_case
 from ._holdout import held_out
 from ._model import Model, ModelWarning
 from ._rows import (
@@ -182,9 +182,11 @@ def fit(
     if start is not None and not isinstance(start, Model):
         raise ArgumentTypeError("start", f"must be a Model, got {type(start).__name__}")
     rows = read_rows(table, label, client, sample_weight)
-    if isinstance(preparation, Preparation) and preparation.ignore_case:
-        rows = with_label_in(rows, True)
-        positive = positive.lower() if isinstance(positive, str) else positive
+    if isinstance(preparation, Preparation):
+        _check_names(preparation, rows, sample_weight)
+        if preparation.ignore_case:
+            rows = with_label_in(rows, True)
+            positive = positive.lower() if isinstance(positive, str) else positive
     if clients is not None:
         rows = _dealt(rows, clients, client, seed)
     loss = objective_for(rows.label, task, objective, classes)
@@ -254,11 +256,28 @@ def fit(
     return model
 
 
+def _check_names(chosen: Preparation, rows: Rows, sample_weight: Any) -> None:
+    """Refuse choices of columns that the table has not: one that is misspelt is not made."""
+    columns = {*rows.table.names, *rows.called}
+    if isinstance(sample_weight, str):
+        columns.add(sample_weight)
+    for argument in ("drop", "kinds", "levels"):
+        for name in getattr(chosen, argument):
+            if name not in columns:
+                several = set(name.split(",")) <= columns
+                hint = "; give each column on its own" if several else ""
+                raise ArgumentValueError(
+                    argument,
+                    f"must be a column of the table, got {name!r}{hint}; it has "
+                    f"{', '.join(rows.table.names)}",
+                )
+
+
 def _to_look_at(rows: Rows, settings: Settings) -> list[str]:
     """What is allowed, but hardly meant."""
     told = [
         f"column {name!r} has another whole number in every row, as numbers of persons have: "
-        "leave it out by drop= (--drop), unless it measures something"
+        f"{leave_out(name)}, unless it measures something"
         for name in _numbers_of_rows(rows.table, settings.preparation)
     ]
     classes = [c for c in settings.classes or () if isinstance(c, str)]
@@ -266,7 +285,8 @@ def _to_look_at(rows: Rows, settings: Settings) -> list[str]:
         groups = ", ".join(" and ".join(map(repr, group)) for group in alike)
         told.append(
             f"the label {rows.label.name!r} has values that differ in case only, and are told "
-            f"apart: {groups}; ignore_case=True (--ignore-case) makes them one"
+            f"apart: {groups}; Preparation(ignore_case=True) (--ignore-case) makes "
+            "them one"
         )
     return told
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._common.validation import check_array, check_choice
+from .._common.validation import ArgumentValueError, check_array, check_choice
 
 if TYPE_CHECKING:
     from ._problem import Problem
@@ -34,22 +34,32 @@ def minimise(problem: Problem, start: ArrayLike | None, method: str) -> Optimum:
     check_choice("method", method, ("bfgs", "newton"))
     m, n = problem.n_clients, problem.n_parameters
     x = np.zeros(n) if start is None else check_array("start", start, shape=(n,))
-    gradient = problem.total_gradient(x)
+    with np.errstate(over="ignore", invalid="ignore"):  # found below
+        value, gradient = problem.total_value_and_gradient(x)
+        if not np.isfinite(value + gradient @ gradient):
+            raise ArgumentValueError(
+                "data" if start is None else "start",
+                "must be brought to scale: f, or the square of its gradient, overflows where the "
+                "search begins",
+            )
     with np.errstate(over="ignore", invalid="ignore"):  # at points that a search refuses
         if method == "newton":
             x, gradient = _newton(problem, x, gradient)
         if method == "bfgs" or not np.linalg.norm(gradient) <= _TOLERANCE * m:
             from scipy.optimize import minimize  # takes a third of a second to import
 
-            found = minimize(
+            ended = minimize(
                 lambda w: tuple(part / m for part in problem.total_value_and_gradient(w)),
                 x,
                 jac=True,
                 method="BFGS" if n <= _SMALL else "L-BFGS-B",
                 options={"gtol": _TOLERANCE, "maxiter": 10_000},
             )
-            x, gradient = _newton(problem, found.x, problem.total_gradient(found.x))
-    return Optimum(x, problem.total_value(x), float(np.linalg.norm(gradient)))
+            x, gradient = _newton(problem, ended.x, problem.total_gradient(ended.x))
+        found = Optimum(x, problem.total_value(x), float(np.linalg.norm(gradient)))
+    if not np.isfinite([found.value, found.gradient_norm, np.abs(x).max()]).all():
+        raise ArgumentValueError("data", "must be brought to scale: f overflows near its minimum")
+    return found
 
 
 def _newton(problem: Problem, x: Array, gradient: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._common.validation import check_array
+from .._common.validation import ArgumentValueError, check_array
 from ..losses.scalar import ScalarLoss
 from . import _curvature, _together
 from ._optimum import Optimum, minimise
@@ -50,6 +50,15 @@ class Problem(Weighed):
     #: Makes the stages of a compiled run where rows are elsewhere.
     stages: ClassVar[Callable[..., Any] | None] = None
 
+    def _at(self, w: ArrayLike) -> Array:
+        """A point, as an array."""
+        point = np.asarray(w, np.float64)
+        if point.shape != (self.n_parameters,):
+            raise ArgumentValueError(
+                "w", f"must have shape ({self.n_parameters},), got {point.shape}"
+            )
+        return point
+
     def margins(self, features: Any, w: Array) -> Array:
         """Margins of rows at a point: (d,), or (d, K) for the multinomial objective."""
         outputs = self.objective.n_outputs
@@ -61,14 +70,14 @@ class Problem(Weighed):
 
     # One client -------------------------------------------------------------------------
 
-    def value(self, i: int, w: Array) -> float:
+    def value(self, i: int, w: ArrayLike) -> float:
         """f_i(w)."""
-        a, b = self.data.client(i)
+        w, (a, b) = self._at(w), self.data.client(i)
         return self.value_of(i, self.objective.loss(self.margins(a, w), b), w)
 
-    def gradient(self, i: int, w: Array) -> Array:
+    def gradient(self, i: int, w: ArrayLike) -> Array:
         """The gradient of f_i at w, shape (n,)."""
-        a, b = self.data.client(i)
+        w, (a, b) = self._at(w), self.data.client(i)
         return self.gradient_of(i, a, self.objective.derivative(self.margins(a, w), b), w)
 
     def batch_gradient(self, i: int, w: Array, rows: NDArray[np.intp]) -> Array:
@@ -108,12 +117,17 @@ class Problem(Weighed):
         """f_i for every client, shape (m,); `x` is one point (n,) or a point for each (m, n)."""
         x = np.asarray(x, dtype=np.float64)
         if x.ndim == 2:
+            x = check_array("x", x, shape=(self.n_clients, self.n_parameters), finite=False)
             return np.array([self.value(i, x[i]) for i in range(self.n_clients)])
+        x = self._at(x)
         return self._values(self.margins(self.data.features, x), x)
 
     def gradients(self, x: ArrayLike) -> Array:
         """Gradients of f_i, shape (m, n); `x` is one point (n,) or a point for each (m, n)."""
-        points = np.broadcast_to(np.asarray(x, np.float64), (self.n_clients, self.n_parameters))
+        shape = self.n_clients, self.n_parameters
+        x = np.asarray(x, np.float64)
+        points = check_array("x", x, shape=shape, finite=False) if x.ndim == 2 else self._at(x)
+        points = np.broadcast_to(points, shape)
         return np.stack([self.gradient(i, points[i]) for i in range(self.n_clients)])
 
     def client_gradients(
@@ -153,16 +167,18 @@ class Problem(Weighed):
             return _together.by_kernels(self, chosen, x)
         return _together.by_numpy(self, chosen, x)
 
-    def total_value(self, x: Array) -> float:
+    def total_value(self, x: ArrayLike) -> float:
         """f(x) = sum_i f_i(x)."""
         return float(self.values(x).sum())
 
-    def total_gradient(self, x: Array) -> Array:
+    def total_gradient(self, x: ArrayLike) -> Array:
         """The gradient of f at x, shape (n,)."""
+        x = self._at(x)
         return self._total_gradient(self.margins(self.data.features, x), x)
 
-    def total_value_and_gradient(self, x: Array) -> tuple[float, Array]:
+    def total_value_and_gradient(self, x: ArrayLike) -> tuple[float, Array]:
         """f(x) and its gradient, of the same margins."""
+        x = self._at(x)
         margins = self.margins(self.data.features, x)
         return float(self._values(margins, x).sum()), self._total_gradient(margins, x)
 
@@ -280,17 +296,23 @@ class Problem(Weighed):
         -------
         Optimum
             The point, f there, and the norm of the gradient.
+
+        Raises
+        ------
+        ValueError
+            Naming the argument; if f or the norm of its gradient overflows at the start, or the
+            search comes to where they do.
         """
         return minimise(self, start, method)
 
-    def accuracy(self, x: Array) -> float | None:
+    def accuracy(self, x: ArrayLike) -> float | None:
         """Share of rows whose label is predicted, by their weights; None for regression.
 
         The prediction is ``<a, x> > 0``, or the class with the largest margin.
         """
         if self.objective.task == "regression":
             return None
-        predicted = self.objective.predict(self.margins(self.data.features, x))
+        predicted = self.objective.predict(self.margins(self.data.features, self._at(x)))
         return float(np.average(predicted == self.data.labels, weights=self.data.sample_weight))
 
     # Compiled ---------------------------------------------------------------------------

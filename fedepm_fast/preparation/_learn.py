@@ -55,7 +55,7 @@ def learn(choices: Preparation, summaries: Sequence[TableSummary]) -> Prepared:
         told = ", ".join(" and ".join(map(repr, alike)) for alike in levels)
         message = (
             f"column {name!r} has levels that differ in case only, and are told apart: {told}; "
-            "ignore_case=True (--ignore-case) makes them one"
+            "Preparation(ignore_case=True) (--ignore-case) makes them one"
         )
         warnings.warn(message, PreparationWarning, stacklevel=3)
     clients = tuple(f"client {i + 1}" if c is None else c for i, c in enumerate(total.clients))

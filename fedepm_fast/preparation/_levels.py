@@ -19,9 +19,8 @@ from ..data._cells import TRUTH, is_word
 #: Levels of a preparation's own.
 OTHER = "(other)"
 MISSING_LEVEL = "(missing)"
-#: How a column is left out, in Python and on the command line; and how decimal commas are read.
-LEAVE_OUT = "leave it out by drop= (--drop)"
-_DECIMAL = " with decimal=',' (--decimal ,)"
+#: How decimal commas are read, in Python.
+_COMMA = "decimal=','"
 #: Above so many numbers among its levels, a column is one of numbers with a few words.
 _CODES = 10
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})+(?:[.,][0-9]+)?")
@@ -108,25 +107,26 @@ def check_words(name: str, levels: Collection[str]) -> None:
     if levels and all(map(_DATE.fullmatch, levels)):
         raise ArgumentValueError(
             f"column {name!r}",
-            f"must be numbers or levels, got dates such as {next(iter(levels))!r}: {LEAVE_OUT}, "
-            f"give days since a date, as numbers, {as_levels}",
+            f"must be numbers or levels, got dates such as {next(iter(levels))!r}: "
+            f"{leave_out(name)}, give days since a date, as numbers, {as_levels}",
         )
     if len(levels) > _CODES and (unit := _unit(levels)) is not None:
         raise ArgumentValueError(
             f"column {name!r}",
             f"must be numbers or levels, got {len(levels)} different numbers with {unit}, such as "
-            f"{next(iter(levels))!r}: write plain numbers, {LEAVE_OUT}, {as_levels}",
+            f"{next(iter(levels))!r}: write plain numbers, {leave_out(name)}, {as_levels}",
         )
     words = [level for level in levels if not _is_number(level) and level not in TRUTH]
     numbers = len(levels) - len(words)
     if not words or numbers <= _CODES or 10 * len(words) > numbers:
         return
     told = ", ".join(map(repr, words[:5])) + ", ..." * (len(words) > 5)
-    comma = _DECIMAL if any("," in level for level in levels if level not in words) else ""
+    comma = any("," in level for level in levels if level not in words)
     raise ArgumentValueError(
         f"column {name!r}",
         f"must be numbers or levels, got {numbers} different numbers and {told}: say what stands "
-        f"for a missing cell of a file, by na= (--na){comma}, {as_levels}",
+        f"for a missing cell of a file, by {_reading('na=[...]', *[_COMMA] * comma)} "
+        f"({' and '.join(['--na', *['--decimal ,'] * comma])}), {as_levels}",
     )
 
 
@@ -146,11 +146,12 @@ def check_count(name: str, levels: Collection[str], most: int) -> None:
     """Refuse a category of too many levels: free text, or numbers of persons."""
     if len(levels) <= most:
         return
-    hint = f"{LEAVE_OUT}, or allow more by max_levels="
+    hint = f"{leave_out(name)}, or allow more by Preparation(max_levels=...)"
     if all(map(_is_number, levels)):
         hint = f"if its cells are numbers, say so by {_kind(name, 'numeric')}"
         if any("," in level for level in levels):
-            hint = f"if its cells are numbers of a file, read it{_DECIMAL}"
+            read = f"{_reading(_COMMA)} (--decimal ,)"
+            hint = f"if its cells are numbers of a file, read it by {read}"
     raise ArgumentValueError(
         f"column {name!r}",
         f"must have at most max_levels={most} levels as a category, got {len(levels)}, such as "
@@ -179,6 +180,17 @@ def _is_number(level: str) -> bool:
     return not is_word(level.replace(",", ".", 1))
 
 
+def leave_out(name: str) -> str:
+    """How a column is left out, in Python and on the command line."""
+    return f"leave it out by Preparation(drop=[{name!r}]) (--drop {shlex.quote(name)})"
+
+
 def _kind(name: str, kind: str) -> str:
-    """How a column's kind is declared, in Python and on the command line."""
-    return f"kinds={{{name!r}: {kind!r}}} (--kind {shlex.quote(f'{name}={kind}')})"
+    """How a column's kind is declared, likewise."""
+    declared = f"Preparation(kinds={{{name!r}: {kind!r}}})"
+    return f"{declared} (--kind {shlex.quote(f'{name}={kind}')})"
+
+
+def _reading(*options: str) -> str:
+    """How a file is read otherwise, in Python."""
+    return f"read_table(..., {', '.join(options)})"

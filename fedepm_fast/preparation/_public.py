@@ -31,7 +31,9 @@ def declared(columns: Mapping[str, Any], *, intercept: bool) -> Prepared:
     for name, told in zip(unique(columns), columns.values(), strict=True):
         where = f"columns[{name!r}]"
         if not isinstance(told, Mapping):
-            raise ArgumentTypeError(where, f"must be a mapping, got {told!r}")
+            raise ArgumentTypeError(
+                where, f"must be a mapping such as {{'bounds': [0, 1]}}, got {told!r}"
+            )
         check_parameters("column", told, _KNOWN)
         given = sorted({"bounds", "mean", "levels"} & set(told))
         kind = check_choice(

@@ -98,7 +98,8 @@ class TableSummary:
             raise ArgumentValueError(
                 f"table of {_who(other.clients)}",
                 f"must have the columns of {_who(self.clients)}, but lacks "
-                f"{', '.join(map(repr, lacking))}: leave out by drop= (--drop) what not all have",
+                f"{', '.join(map(repr, lacking))}: leave out by Preparation(drop=[...]) (--drop) "
+                "what not all have",
             )
 
     def of(self, client: str) -> TableSummary:
@@ -264,7 +265,8 @@ def _common_kind(name: str, a: ColumnSummary, b: ColumnSummary) -> tuple[str, Co
     raise ArgumentValueError(
         f"column {name!r}",
         f"must be of one kind for all clients, got {a.kind} for {_who((a.client,))} and {b.kind} "
-        f"for {_who((b.client,))}: say which by kinds={{{name!r}: ...}}, for every client",
+        f"for {_who((b.client,))}: say which by Preparation(kinds={{{name!r}: ...}}), "
+        "for every client",
     )
 
 

@@ -26,11 +26,19 @@ from ._columns import (
     WordColumn,
     following,
 )
-from ._levels import LEAVE_OUT
+from ._levels import leave_out
 
 #: The name of the column of ones.
 INTERCEPT = "(intercept)"
-_OF_TIME = re.compile("date|time|duration|period", re.IGNORECASE)
+#: Types of time, what they are called, and what says the same in numbers.
+_OF_TIME = tuple(
+    (re.compile(kind, re.IGNORECASE), called, instead)
+    for kind, called, instead in (
+        ("duration|timedelta", "lengths of time", "days or hours"),
+        ("date|period", "dates", "days since a date"),
+        ("time", "times of day", "hours"),
+    )
+)
 
 
 class Table:
@@ -244,7 +252,9 @@ def column_of(name: str, cells: Any) -> Column:
             array = np.array(cells, dtype=np.float64)
     if array.ndim != 1:
         raise ArgumentValueError(
-            f"column {name!r}", f"must have one dimension, got shape {array.shape}"
+            f"column {name!r}",
+            f"must have one dimension, got shape {array.shape}: a dict is of columns, and clients' "
+            "tables are one table, with a column that says who holds a row",
         )
     if array.dtype.kind in "buif":
         return NumberColumn(name, array)
@@ -255,7 +265,9 @@ def column_of(name: str, cells: Any) -> Column:
 
 def refused(name: str, length: int, dtype: str) -> RefusedColumn:
     """A column of dates or of another type that is not taken."""
-    hint = LEAVE_OUT
-    if _OF_TIME.search(dtype):
-        hint += ", or give days since a date, as numbers"
-    return RefusedColumn(name, length, f"must be numbers, text or booleans, got {dtype}: {hint}")
+    hint, what = leave_out(name), dtype
+    for kind, called, instead in _OF_TIME:
+        if kind.search(dtype):
+            hint, what = f"{hint}, or give {instead}, as numbers", called
+            break
+    return RefusedColumn(name, length, f"must be numbers, text or booleans, got {what}: {hint}")

@@ -23,6 +23,7 @@ from ..runner import make_problem, run
 from ._sum_run import columns_of_sum, moments_of_sum, sum_run
 
 if TYPE_CHECKING:
+    from ..objectives import Problem
     from .private_plan import PrivatePlan
 
 Array = NDArray[np.float64]
@@ -43,7 +44,8 @@ def private_run(
     # The seed of the noise of the moments as well, whose counter is another.
     seed = fresh_seed() if seed is None else seed
     back = coordinates_of(plan, data, seed)
-    moved = problem_in(make_problem(algorithm, data, plan.objective), back)
+    problem = make_problem(algorithm, data, plan.objective)
+    moved = problem_in(problem, back)
     runner: Any = run if plan.trust == "clients" else partial(sum_run, honest=plan.honest)
     with warnings.catch_warnings():
         # That noise leads above the start is said from what is public, by the plan.
@@ -53,7 +55,7 @@ def private_run(
             engine=engine, callback=None if callback is None else _watch(callback, plan, back),
             every_accuracy=every_accuracy,
         )  # fmt: skip
-    return _in_columns(result, plan, data, back, public_scaling)
+    return _in_columns(result, plan, problem, back, public_scaling)
 
 
 def coordinates_of(plan: PrivatePlan, data: FederatedData, seed: int) -> Array:
@@ -115,7 +117,7 @@ def _watch(callback: Callback, plan: PrivatePlan, back: Array) -> Callback:
 
 
 def _in_columns(
-    result: Result, plan: PrivatePlan, data: FederatedData, back: Array, public_scaling: bool
+    result: Result, plan: PrivatePlan, problem: Problem, back: Array, public_scaling: bool
 ) -> Result:
     """The result of the rounds in the columns, with the mean in place of the last point."""
     history = dict(result.history)
@@ -123,7 +125,6 @@ def _in_columns(
     if len(points) > 1:
         points = np.concatenate([points[:-1], plan.average(points[1:])[None]])
     history["x"] = points = plan.in_columns(points, back)
-    problem = make_problem(plan.algorithm, data, plan.objective)
     m = problem.n_clients
     with np.errstate(over="ignore", invalid="ignore"):
         found = [problem.total_value_and_gradient(x) for x in points]
@@ -143,6 +144,6 @@ def _in_columns(
     return dataclasses.replace(
         result, x=points[-1], W=plan.in_columns(result.W, back),
         Z=plan.in_columns(result.Z, back), history=history,
-        data=result.data | {"description": data.summary()},
+        data=result.data | {"description": problem.data.summary()},
         settings=result.settings | {"privacy": privacy},
     )  # fmt: skip

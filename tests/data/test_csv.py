@@ -99,8 +99,12 @@ def test_clients_are_text_as_written(tmp_path, cells, names, sizes):
         ("5,4,u,v\n1,2,3,4\n", {}, "data, with '5', '4' and 'u', 'v' over numbers: say"),
         ("0,1,kind\n5,6,u\n7,8,v\n", {}, "may be names of columns or data, with '0', '1'"),
         ("2019,2020,kind\n5,6,u\n7,8,v\n", {}, "may be names of columns or data"),
-        ("ok,no\n3,yes\n4,no\n", {}, "data, with 'no' and 'ok' over numbers"),
+        ("ok,no\n3,yes\n4,no\n", {}, "data, with 'no' over the same word and 'ok' over numbers"),
         ("5,2,u\n3,4,v\n", {"label": "ill"}, "got 'ill'; it has 3 columns without names"),
+        ("ok,no\n3,yes\n4,no\n", {"label": "no", "client_column": "u"}, "'no' over the same word"),
+        ("a,w,y\n1,u,0\n2,v,1\n", {}, "w .*; client_column= .* names who .* by fit"),
+        ("a,w,v,y\n1,u,s,0\n2,v,t,1\n", {"client_column": "w"}, "v .*; categories and gaps .* fit"),
+        ("a;y\n1,5;0\n2,5;1\n", {"separator": ";"}, "a .*; decimal commas are read by fit"),
     ],
 )  # fmt: skip
 def test_what_is_not_clear_is_said_with_its_place(tmp_path, text, options, message):
@@ -122,6 +126,8 @@ def test_tables_whose_first_line_counts_are_refused():
 @pytest.mark.parametrize(
     ("text", "options", "names", "rows", "labels"),
     [
+        ("ill,rare\n3,rare\n4,no\n", {"label": "rare"}, ("ill",), [[3], [4]], ["rare", "no"]),
+        ("ok,no\n3,yes\n4,no\n", {"label": "no"}, ("ok",), [[3], [4]], ["yes", "no"]),
         ("5.1,3.5,u\n4.9,3,u\n7,2,v\n", {}, None, [[5.1, 3.5], [4.9, 3], [7, 2]], ["u", "u", "v"]),
         ("M,17.9\nB,13.5\nM,20\n", {"label": 0}, None, [[17.9], [13.5], [20]], ["M", "B", "M"]),
         ("61,20,rome\n47,25,oslo\n", {}, None, [[61, 20], [47, 25]], ["rome", "oslo"]),

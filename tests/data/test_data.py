@@ -267,7 +267,7 @@ NAN[2, 1], INF[0, 0] = np.nan, -np.inf
         (NAN.astype(np.float32), Y, [3, 3], ValueError, r"got nan at index \(2, 1\)"),
         (np.ma.masked_less(X, 0), Y, [3, 3], ValueError, "features must not have masked entries"),
         (X, [0, 1, np.nan, 0, 1, 0], [3, 3], ValueError, "labels must be finite"),
-        (X, Y[:5], [3, 3], ValueError, r"labels must have shape \(6\), got \(5,\)"),
+        (X, Y[:5], [3, 3], ValueError, r"labels must have shape \(6,\), got \(5,\)"),
         (X, Y, [6, 0], ValueError, "client_sizes must be at least 1: client 1 is empty"),
         (X, Y, [7, -1], ValueError, "client 1 is empty"),
         (X, Y, [3, 4], ValueError, "client_sizes must add up to the 6 rows, got 7"),
@@ -470,7 +470,7 @@ def test_clients_of_two_kinds_do_not_become_one(ids):
     [
         ({"rows": [0.5] * 6}, ValueError, "rows must hold whole numbers, got 0.5"),
         ({"rows": [-1] * 6}, ValueError, "rows must be at least 0, got -1"),
-        ({"rows": [0]}, ValueError, r"rows must have shape \(6\), got \(1,\)"),
+        ({"rows": [0]}, ValueError, r"rows must have shape \(6,\), got \(1,\)"),
         ({"client_names": ["a"]}, ValueError, "client_names must have 2 entries, got 1"),
         ({"description": {"w": np.ones(2)}}, TypeError, "description must be a mapping that JSON"),
         ({"description": {"w": np.nan}}, TypeError, "description must be a mapping that JSON"),
@@ -580,8 +580,10 @@ def test_the_hash_is_of_content():
 
 def test_no_such_client():
     data = FederatedData(X, Y, [3, 3])
-    with pytest.raises(IndexError, match="client must be from 0 to 1, got 2"):
+    with pytest.raises(IndexError, match="client must be a number from 0 to 1, got 2"):
         data.client(2)
+    with pytest.raises(TypeError, match="from 0 to 1, as in client_names, got 'north'"):
+        data.client("north")
 
 
 @given(st.integers(1, 30), st.integers(1, 4), st.integers(0, 99), st.sampled_from(["f4", "f8"]))

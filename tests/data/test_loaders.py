@@ -127,7 +127,7 @@ def test_truncated_files_are_named(files, name):
         ("x.svm", "1 3:1 2:2\n", {}, "line 1: indices must increase along a line, got 2 after 3"),
         ("x.svm", "1 3:1 3:2\n", {}, "line 1: indices must increase along a line, got 3 after 3"),
         ("x.svm", "1 1.0:2\n", {}, r"line 1: index '1\.0' is not a whole number"),
-        ("x.svm", "1 9999999999:2\n", {}, "index 9999999999 must be at least 1 and at most"),
+        ("x.svm", "1 9999999999:2\n", {}, "index 9999999999 must be at most"),
         ("x.svm", "1_0 1:2\n", {}, "line 1: '1_0' is not a number"),
         ("x.svm", "1 1:\n", {}, "line 1: '' is not a number"),
         ("x.svm", "1 1:2-3\n", {}, "line 1: '2-3' is not a number"),
@@ -137,7 +137,7 @@ def test_truncated_files_are_named(files, name):
         ("x.svm", "1 qid:3 1:2\n", {}, "line 1: qid is for ranking"),
         ("x.svm", "1 4:2\n", {"n_features": 3}, "n_features must be at least 4"),
         ("x.svm", "1 4:2\n", {"label": 0}, "label names a column, but svmlight files have none"),
-        ("x.svm", "1 1:1 2147483647:1\n", {}, "line 1: index 2147483647 must be at least 1 and at"),
+        ("x.svm", "1 1:1 2147483647:1\n", {}, "line 1: index 2147483647 must be at most 100000000"),
         (
             "x.svm",
             "1 1:2\n",
@@ -152,6 +152,8 @@ def test_truncated_files_are_named(files, name):
         ("x.csv", "+1 1:2\n-1 1:3\n", {}, r"looks like SVMlight, format=\"svmlight\" \(--format"),
         ("x.bin", "a,b\n1,2\n", {}, "x.bin: format is not known from its name or beginning"),
         ("x.bin", "1 4:2\n", {"format": "xml"}, "format must be one of"),
+        ("x.xlsx", "PK\3\4", {}, "x.xlsx must not be a workbook: save .* CSV, or .*read_excel"),
+        ("x.svm", "1 0:2 1:3\n", {}, "scikit-learn's dump_svmlight_file .* with zero_based=False"),
     ],
 )
 def test_malformed_files(tmp_path, name, content, options, message):
@@ -180,6 +182,9 @@ def test_errors_of_the_data_name_the_file(tmp_path):
         loaders.read_federated(tmp_path / "x.csv", clients=1)
     with pytest.raises(FileNotFoundError, match="no data file at"):
         loaders.load(tmp_path / "missing.csv")
+    (tmp_path / "x.csv").write_text("y,w\n1,7\n0,8\n1,9\n")  # the label is not the last
+    with pytest.raises(ValueError, match=r"x\.csv: labels of column 'w', which label= .* must"):
+        loaders.read_federated(tmp_path / "x.csv", clients=1)
 
 
 @pytest.mark.parametrize(

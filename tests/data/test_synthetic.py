@@ -104,7 +104,7 @@ def test_sparse_and_single_precision():
         ({"clients": 2, "samples": [1.5, 2.5]}, "samples must hold whole numbers, got 1.5"),
         ({"clients": 2, "samples": [1, 2], "imbalance": 1}, "imbalance is for samples in all"),
         ({"clients": 2, "samples": [1, 0]}, "samples must be at least 1 for every client"),
-        ({"clients": 2, "samples": [1, 2, 3]}, r"samples must have shape \(2\)"),
+        ({"clients": 2, "samples": [1, 2, 3]}, r"samples must have shape \(2,\)"),
         ({"features": 0}, "features must be"),
         ({"heterogeneity": -1}, "heterogeneity must be"),
         ({"imbalance": -1}, "imbalance must be"),

@@ -129,7 +129,7 @@ def test_noise_larger_than_the_signal_is_said():
     ({"bounds": None}, {}, ValueError, "exactly one of bounds and mean_sd must be given"),
     ({"mean_sd": (0, 1)}, {}, ValueError, "exactly one of bounds and mean_sd must be given"),
     ({"bounds": 3}, {}, TypeError, "bounds must be two numbers"),
-    ({"bounds": ([0, 0, 0], 1)}, {}, ValueError, r"bounds must have shape \(2\)"),
+    ({"bounds": ([0, 0, 0], 1)}, {}, ValueError, r"bounds must have shape \(2,\)"),
     ({"bounds": (5, 5)}, {}, ValueError, r"columns\['x1'\]: bounds must be"),
     ({"bounds": None, "mean_sd": (0, 0)}, {}, ValueError, r"columns\['x1'\]: sd must be"),
     ({"classes": None}, {}, ValueError, "classes must be given with total_epsilon"),

@@ -102,5 +102,5 @@ def test_a_gradient_without_batches_is_named():
     odd = Gradient(problem, 0, 1.0)
     odd.batch_gradient = lambda w, rows: w[:2]
     client = make_client(algorithm, odd, 0)
-    with pytest.raises(ValueError, match=r"batch_gradient must have shape \(5\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"batch_gradient must have shape \(5,\), got \(2,\)"):
         client.train(None, np.zeros(N), 0, told={"weight": 1.0, "rate": 0.1})

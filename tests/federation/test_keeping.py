@@ -417,7 +417,7 @@ SHARED = {"c": START}
         ({"shared": None}, ValueError, "shared must have c, got nothing"),
         ({"shared": {"d": START}}, ValueError, "shared must have c, got d"),
         ({"shared": [START]}, TypeError, "shared must be a mapping of names to arrays, got list"),
-        ({"shared": {"c": START[1:]}}, ValueError, r"shared c must have shape \(5\), got \(4,\)"),
+        ({"shared": {"c": START[1:]}}, ValueError, r"shared c must have shape \(5,\), got \(4,\)"),
         ({"shared": {"c": START * np.nan}}, ValueError, "shared c must be finite, got nan"),
         ({"acknowledged": None}, ValueError, "acknowledged must be the server's: clients keep c_i"),
         ({"acknowledged": 3}, ValueError, "acknowledged must be an integer from -1 to 2, got 3"),

@@ -559,7 +559,7 @@ def test_a_state_is_the_client_s_own_and_checked():
     np.testing.assert_array_equal(client.train(state, np.zeros(N), 0)[0].w, want.w)
     for wrong, error, message in (
         (tuple(state), TypeError, "state must be a ClientState or None, got tuple"),
-        (state._replace(w=state.w[:2]), ValueError, r"state.w must have shape \(5\), got \(2,\)"),
+        (state._replace(w=state.w[:2]), ValueError, r"state.w must have shape \(5,\), got \(2,\)"),
         (state._replace(before=with_entry(np.nan)), ValueError, "state.before must be finite"),
         (state._replace(iterations=-1), ValueError, "state.iterations must be an integer >= 0"),
     ):
@@ -573,7 +573,7 @@ def test_a_client_checks_what_it_is_given():
     with pytest.raises(TypeError, match="gradient must be callable"):
         Client(ALGORITHM, 1, index=0, clients=2, features=N, samples=1)  # type: ignore[arg-type]
     client = Client(ALGORITHM, lambda x: x[:2], index=0, clients=2, features=N, samples=1)
-    with pytest.raises(ValueError, match=r"gradient must have shape \(5\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"gradient must have shape \(5,\), got \(2,\)"):
         client.train(None, np.zeros(N), 0)
     with pytest.raises(ValueError, match="x must be finite"):
         client.train(None, with_entry(np.nan), 0)
@@ -593,7 +593,7 @@ def test_a_client_keeps_its_state_in_a_file(tmp_path):
     np.testing.assert_array_equal(kept.before, state.before)
     assert kept.iterations == state.iterations == 4 * ALGORITHM.local_steps
     other = Client(ALGORITHM, lambda x: x, path=path, **{**options, "features": N + 1})
-    with pytest.raises(ValueError, match=r"w in .*0\.npz must have shape \(6\), got \(5,\)"):
+    with pytest.raises(ValueError, match=r"w in .*0\.npz must have shape \(6,\), got \(5,\)"):
         other.recall()
     whole = path.read_bytes()
     for damaged in (whole[:100], whole.replace(state.w.tobytes(), (-state.w).tobytes())):

@@ -10,7 +10,7 @@ import polars
 import pytest
 from hospitals import LABELS, columns_for, hospitals, rows_of
 
-from fedepm_fast import Huber, ModelWarning, fit
+from fedepm_fast import Huber, ModelWarning, evaluate, fit
 from fedepm_fast.models._holdout import held_out
 from fedepm_fast.preparation import Preparation
 
@@ -381,3 +381,29 @@ def test_rows_held_out_take_no_part_in_the_fit(table):
     alone = fit(rows_of(table, ~out), "outcome", "hospital")
     np.testing.assert_array_equal(alone.coef, model.coef)
     np.testing.assert_array_equal(alone.prepared.transform(table), model.prepared.transform(table))
+
+
+@pytest.mark.parametrize("choice", ["drop", "kinds", "levels"])
+def test_choices_of_columns_that_are_not_there_are_refused(table, choice):
+    values = {"drop": ["agee"], "kinds": {"agee": "numeric"}, "levels": {"agee": ["x", "y"]}}
+    with pytest.raises(ValueError, match=rf"^{choice} must be a column of the table, got 'agee"):
+        fit(table, "outcome", "hospital", preparation=Preparation(**{choice: values[choice]}))
+    allowed = Preparation(drop=["hospital", "outcome", "dose"])  # no features anyway
+    found = fit(table, "outcome", "hospital", preparation=allowed)
+    assert "dose" not in found.coefficients
+
+
+def test_columns_that_are_left_out_are_given_one_by_one(table):
+    with pytest.raises(ValueError, match=r"got 'age,dose'; give each column on its own; it has"):
+        fit(table, "outcome", "hospital", preparation=Preparation(drop=["age,dose"]))
+
+
+def test_only_models_are_evaluated(table):
+    for given in ("model.json", table):
+        with pytest.raises(TypeError, match=r"model must be a Model, such as Model.load"):
+            evaluate(given, table)
+
+
+def test_a_dict_is_of_columns_not_of_tables():
+    with pytest.raises(ValueError, match=r"column 'h1' .* clients' tables are one table, with a"):
+        fit({"h1": np.zeros((3, 2))}, "outcome", "hospital")

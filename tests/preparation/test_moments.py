@@ -88,5 +88,5 @@ def test_moments_go_over_the_wire_and_add_up():
         prepared.without_aliased(SecondMoments.of(np.eye(2)))
     with pytest.raises(ValueError, match="moments must be those of at least one client"):
         prepared.without_aliased([])
-    with pytest.raises(ValueError, match=r"lower must have shape \(3\)"):
+    with pytest.raises(ValueError, match=r"lower must have shape \(3,\)"):
         SecondMoments.from_dict({**parts[0].to_dict(), "columns": 2})

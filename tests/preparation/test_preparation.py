@@ -168,14 +168,14 @@ def test_without_an_intercept_columns_are_scaled_but_not_centred():
 
 
 def test_a_column_that_is_no_category():
-    with pytest.raises(ValueError, match=r"must have at most max_levels=3 levels .* drop="):
+    with pytest.raises(ValueError, match=r"must have at most max_levels=3 levels .*drop="):
         Preparation(max_levels=3).summarize({"x": list("abcd")}, guard=False)
     for day in ("2020-01-31", "31.1.2020", "1/31/20", "2020-01-31 12:00"):
         with pytest.raises(ValueError, match=rf"got dates such as '{day}': leave it out by"):
             Preparation().summarize({"x": [day, day]}, guard=False)
     assert Preparation(kinds={"x": "category"}).summarize({"x": [day] * 2}, guard=False).rows == 2
     codes = [f"{day},5" for day in range(30)]
-    with pytest.raises(ValueError, match=r"numbers of a file, read it with decimal=','"):
+    with pytest.raises(ValueError, match=r"numbers of a file, read it by read_table.*decimal=','"):
         Preparation(max_levels=20).summarize({"x": codes}, guard=False)
     ages = [*map(str, range(40)), "unknown"]
     with pytest.raises(ValueError, match=r"got 40 different numbers and 'unknown': say what"):
@@ -267,11 +267,15 @@ def test_all_columns_that_cannot_be_used_are_told_at_once():
         Preparation().summarize(table, guard=False)
     head, name, dose, day = str(error.value).splitlines()
     assert head == "table has 3 columns that cannot be used:"
-    assert name.endswith("leave it out by drop= (--drop), or allow more by max_levels=")
+    assert name.endswith(
+        "leave it out by Preparation(drop=['name']) (--drop name), or allow more by "
+        "Preparation(max_levels=...)"
+    )
     assert dose == (
         "(2) column 'dose' must be numbers or levels, got 199 different numbers and 'n.d.': say "
-        "what stands for a missing cell of a file, by na= (--na) with decimal=',' (--decimal ,), "
-        "or say that they are levels, by kinds={'dose': 'category'} (--kind dose=category)"
+        "what stands for a missing cell of a file, by read_table(..., na=[...], decimal=',') "
+        "(--na and --decimal ,), or say that they are levels, by "
+        "Preparation(kinds={'dose': 'category'}) (--kind dose=category)"
     )
     assert day.startswith("(3) column 'day' must be numbers or levels, got dates")
 

@@ -71,7 +71,7 @@ def test_a_report_says_that_it_is_public():
     ("columns", "message"),
     [
         ({}, "columns must be a mapping of at least one column, got {}"),
-        ({"x": 3}, r"columns\['x'\] must be a mapping, got 3"),
+        ({"x": 3}, r"columns\['x'\] must be a mapping such as {'bounds': \[0, 1\]}, got 3"),
         ({"x": {}}, r"columns\['x'\] must have bounds, or mean and sd, or levels"),
         ({"x": {"bounds": 3}}, r"columns\['x'\]: bounds must be two numbers, got 3"),
         ({"x": {"bounds": (1, 1)}}, r"columns\['x'\]: bounds must be a finite number in \(1"),

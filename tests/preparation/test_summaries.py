@@ -60,7 +60,7 @@ def test_kinds_differ_between_clients():
     with pytest.raises(
         ValueError,
         match=r"column 'x' must be of one kind for all clients, got numeric for client 'north' and "
-        r"category for client 'south': say which by kinds=",
+        r"category for client 'south': say which by Preparation\(kinds=",
     ):
         numbers + words
     assert (numbers + truths).columns["x"].kind == "numeric"

@@ -93,7 +93,7 @@ def test_what_no_flat_model_is():
     with pytest.raises(ValueError, match=r"got torch.float32 on cpu, torch.float64 on cpu"):
         FlatModel(mixed)
     flat = FlatModel(torch.nn.Linear(2, 1))
-    with pytest.raises(ValueError, match=r"x must have shape \(3\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"x must have shape \(3,\), got \(2,\)"):
         flat.load(np.zeros(2))
     with pytest.raises(ValueError, match=r"finite in the dtype of the model, torch.float32"):
         flat.load(np.full(3, 1e300))

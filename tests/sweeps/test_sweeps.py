@@ -32,6 +32,12 @@ from fedepm_fast.sweeps._cells import Cell
 # Grids --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("make", ["fedepm", FedEPM()])
+def test_a_grid_is_of_what_can_be_called(make):
+    with pytest.raises(TypeError, match="make must be a class or a function, such as FedEPM, got"):
+        grid(make, local_steps=[4])
+
+
 def test_a_grid_is_every_combination_the_last_axis_fastest():
     made = grid(dict, a=[1, 2], b="fixed", c=range(2))
     assert made == [
