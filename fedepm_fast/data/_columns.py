@@ -197,6 +197,7 @@ class Columns(NamedTuple):
 def _instead(where: str, who: int | None) -> str:
     """What takes columns that are no numbers."""
     if _COMMA.search(where):
-        return "; decimal commas are read by fit, from read_table(..., decimal=',') (fedepm fit)"
-    holder = "client_column= (--client-column) names who holds a row; " if who is None else ""
+        of_fit = "fit, of read_table(..., decimal=',') (fedepm fit --decimal ,)"
+        return f"; decimal commas are read by {of_fit}"
+    holder = "client_column names who holds a row; " if who is None else ""
     return f"; {holder}categories and gaps are taken by fit (fedepm fit)"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError
 from ..data._cells import MISSING, TRUTH, Cells, number
-from ._levels import Levels, category_text, in_lower_case, is_missing, level_text, named
+from ._levels import Levels, category_text, if_decimal, in_lower_case, is_missing, level_text, named
 
 #: What cells of a column are. "missing" is a column without a single value.
 KINDS = ("numeric", "boolean", "category")
@@ -252,7 +252,8 @@ class WordColumn(Column):
             row = int(np.argmax(codes == wrong))
             raise ArgumentValueError(
                 f"column {self.name!r}",
-                f"must be numbers, or true or false, got {cells[wrong]!r} in {self.place(row)}",
+                f"must be numbers, or true or false, got {cells[wrong]!r} in {self.place(row)}"
+                f"{if_decimal(cells[wrong])}",
             )
         return np.array(values, dtype=np.float64)[codes]
 

@@ -191,6 +191,13 @@ def _kind(name: str, kind: str) -> str:
     return f"{declared} (--kind {shlex.quote(f'{name}={kind}')})"
 
 
+def if_decimal(cell: Any) -> str:
+    """What reads a cell of a file that is a number but for its decimal comma."""
+    if not (isinstance(cell, str) and "," in cell and _is_number(cell)):
+        return ""
+    return f": decimal commas are read by {_reading(_COMMA)} (--decimal ,)"
+
+
 def _reading(*options: str) -> str:
     """How a file is read otherwise, in Python."""
     return f"read_table(..., {', '.join(options)})"

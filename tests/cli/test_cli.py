@@ -355,10 +355,13 @@ def test_only_arguments_are_said_as_options(error, said):
 def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
     cases = {
         "nan.csv": ("a,y\n1,0\nnan,1\n", "features must be finite"),
-        "labels.csv": ("a,y\n1,0\n2,1\n3,2\n", "labels must have exactly two values"),
+        "labels.csv": (
+            "a,y\n1,0\n2,1\n3,2\n",
+            "labels of column 'y', which label= (--label) names, must",
+        ),
         "empty.csv": ("", "is empty"),
         "few.csv": ("a,y\n1,0\n2,1\n", "few.csv: --clients must not exceed the number of rows: 3"),
-        "words.csv": ("a,y\nred,0\nblue,1\n", "numbers in its feature columns"),
+        "words.csv": ("a,y\nred,0\nblue,1\n", "; --client-column names who holds a row; "),
     }
     for name, (content, message) in cases.items():
         (tmp_path / name).write_text(content)

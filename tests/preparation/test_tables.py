@@ -413,3 +413,29 @@ def test_numbers_with_a_unit_are_no_levels_unless_that_is_said(cells, what):
         [f"{k}a{k}" for k in range(20)],
     ):
         assert Preparation().summarize({"x": list(levels)}, guard=False).columns["x"].levels
+
+
+def test_a_decimal_comma_among_numbers_says_how_it_is_read(tmp_path):
+    (tmp_path / "t.csv").write_text("age;sex\n79,5;f\n61;m\n")
+    learned = Preparation().summarize({"age": [79.5, 61], "sex": ["f", "m"]}, guard=False)
+    prepared = Preparation().learn([learned])
+    with pytest.raises(ValueError, match=r"got '79,5' in line 2: decimal commas are"):
+        prepared.transform(tmp_path / "t.csv")
+    told = prepared.transform(read_table(tmp_path / "t.csv", decimal=","))
+    assert np.array_equal(told, prepared.transform({"age": [79.5, 61], "sex": ["f", "m"]}))
+    with pytest.raises(ValueError, match=r"got 'n, d' in row 0$"):
+        prepared.transform({"age": ["n, d", "61"], "sex": ["f", "m"]})
+
+
+@pytest.mark.parametrize(
+    ("cells", "what", "instead"),
+    [
+        (np.array(["2024-01-01"], "datetime64[s]"), "dates", "days since a date"),
+        (np.array([3], "timedelta64[D]"), "lengths of time", "days or hours"),
+    ],
+)
+def test_times_are_called_by_their_names(cells, what, instead):
+    pandas = frame_library("pandas")
+    for table in ({"when": cells}, pandas.DataFrame({"when": cells})):
+        with pytest.raises(TypeError, match=rf"got {what}: leave .*, or give {instead},"):
+            as_table(table).column("when").kind  # noqa: B018
