@@ -40,3 +40,6 @@ __all__ = [
     "as_objective",
     "row_bounds",
 ]
+
+for _public in (ClientProblem, Optimum, Problem, row_bounds):
+    _public.__module__ = __name__  # where documentation and pickles name them

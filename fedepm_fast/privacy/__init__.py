@@ -61,3 +61,6 @@ __all__ = [
     "release_scale",
     "upload_sensitivity",
 ]
+
+for _public in (ens_variance, noise_l1_for, noise_left):
+    _public.__module__ = __name__  # where documentation names them
