@@ -62,12 +62,12 @@ def make_problem(
     """
     check_algorithm(algorithm)
     found = algorithm.objective(as_objective(objective))
+    if isinstance(data, FederatedData):
+        return Problem(data, found, client_weight)
     if bind := getattr(data, "bind", None):  # rows that are elsewhere
         problem: Problem = bind(algorithm, found, client_weight)
         return problem
-    if not isinstance(data, FederatedData):
-        raise TypeError(f"data must be FederatedData, got {type(data).__name__}")
-    return Problem(data, found, client_weight)
+    raise TypeError(f"data must be FederatedData, got {type(data).__name__}")
 
 
 def run(

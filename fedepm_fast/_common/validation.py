@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
@@ -67,20 +67,14 @@ def prefixed(where: str) -> Iterator[None]:
         raise kind(f"{where} {error}") from None
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return `value` if it is one of `choices`."""
-    options = list(choices)
+    if isinstance(value, str) and value in choices:
+        return value
+    allowed = f"must be one of {', '.join(map(repr, choices))}, got {value!r}"
     if not isinstance(value, str):
-        raise ArgumentTypeError(
-            name,
-            f"must be one of {', '.join(map(repr, options))}, "
-            f"got {value!r} of type {type(value).__name__}",
-        )
-    if value not in options:
-        raise ArgumentValueError(
-            name, f"must be one of {', '.join(map(repr, options))}, got {value!r}"
-        )
-    return value
+        raise ArgumentTypeError(name, f"{allowed} of type {type(value).__name__}")
+    raise ArgumentValueError(name, allowed)
 
 
 def check_number_or(name: str, value: Any, words: Iterable[str], **bounds: Any) -> Any:

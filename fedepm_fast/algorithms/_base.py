@@ -21,6 +21,7 @@ from .._common.parameters import (
     param,
     parameters,
     real,
+    values_of,
 )
 from .._common.registry import Registry
 from .._common.validation import check_array, check_choice
@@ -194,13 +195,17 @@ class Algorithm:
 
     def resolve(self, problem: Sized) -> Self:
         """This algorithm with every default that depends on preset or size filled in."""
-        noise = self.noise_model
-        if problem.n_parameters < noise.min_features:
+        return dataclasses.replace(self, noise=self._noise_for(problem))
+
+    def _noise_for(self, problem: Sized) -> str:
+        """The name of the noise model, which must be one for so many parameters."""
+        model = self.noise_model
+        if problem.n_parameters < model.min_features:
             raise ValueError(
-                f"noise {noise.name!r} needs at least {noise.min_features} parameters, "
+                f"noise {model.name!r} needs at least {model.min_features} parameters, "
                 f"the problem has {problem.n_parameters}: noise='laplace' or noise='none' needs one"
             )
-        return dataclasses.replace(self, noise=self.noise or PRESETS[self.preset].noise)
+        return self.noise or PRESETS[self.preset].noise
 
     @property
     def noise_model(self) -> Any:
@@ -358,7 +363,7 @@ class Algorithm:
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
-        known = dataclasses.asdict(self).items()
+        known = values_of(self).items()
         own = {name: _plain(value) for name, value in known if name in parameters(type(self))}
         values: dict[str, Any] = {"name": self.name, **own}
         if self.mechanism is not None:

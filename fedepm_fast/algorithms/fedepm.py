@@ -121,23 +121,22 @@ class FedEPM(Algorithm):
         object.__setattr__(self, "preset", "private")
 
     def resolve(self, problem: Sized) -> Self:
-        resolved = super().resolve(problem)
-        if self.mechanism is not None:
-            mechanism = self.mechanism.resolve(problem.n_samples, problem.n_parameters)
+        mechanism = self.mechanism
+        if mechanism is not None:
+            mechanism = mechanism.resolve(problem.n_samples, problem.n_parameters)
             if mechanism.budgets is not None:
                 mechanism.given(np.zeros(problem.n_clients, np.int64))  # one for each
-            resolved = dataclasses.replace(resolved, mechanism=mechanism)
         m, rho = problem.n_clients, self.participation
         eta = self.eta if self.eta is not None else (0.02 * m + 1) * (rho + 0.1) * 1e-5
         lam = self.lam if self.lam is not None else eta / 2
-        step = self.step or PRESETS[self.preset].step
-        private = self.mechanism is not None
         return dataclasses.replace(
-            resolved,
+            self,
+            noise=self._noise_for(problem),
+            mechanism=mechanism,
             lam=lam,
             eta=eta,
-            step=step,
-            start=self.start or STARTS[private],
+            step=self.step or PRESETS[self.preset].step,
+            start=self.start or STARTS[mechanism is not None],
             aggregation=self.aggregation or AGGREGATIONS[0],
         )
 

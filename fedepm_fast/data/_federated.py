@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,6 +32,7 @@ from ._holding import (
     plain,
     text_columns,
     thawed,
+    unshared,
 )
 from ._labels import TASKS, mapped_labels
 from ._rows import Rows
@@ -229,8 +229,7 @@ class FederatedData(Rows):
 
         `narrow`, a function that can be pickled, gives the same table for the kernels.
         """
-        rows, dealt = deal(partition, labels, seed)
-        sizes = check_sizes(dealt, len(labels))
+        rows, sizes = deal(partition, labels, seed)
         described = {**note, "partition": partition.describe(), "split_seed": seed}
         if not ours:
             described = plain(described)
@@ -257,9 +256,7 @@ class FederatedData(Rows):
         """
         seed = check_int("seed", seed, high=MAX_SEED)
         narrow = self._narrow if self._in_order else None
-        # As JSON has it, and no part of it shared.
-        kinds = dict, list
-        own = {k: deepcopy(v) if isinstance(v, kinds) else v for k, v in self.description.items()}
+        own = unshared(self.description)
         held = self.features, self.labels, partition, seed, self.feature_names, own
         made = FederatedData._of_table(*held, narrow, self.sample_weight, ours=True)
         if self.sample_weight is None:  # whoever holds them, the labels are the same ones

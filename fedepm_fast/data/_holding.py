@@ -120,6 +120,13 @@ def plain(description: Mapping[str, Any]) -> dict[str, Any]:
         ) from None
 
 
+def unshared(value: Any) -> Any:
+    """What JSON can hold, no part of it shared."""
+    if isinstance(value, dict):
+        return {name: unshared(part) for name, part in value.items()}
+    return [unshared(part) for part in value] if isinstance(value, list) else value
+
+
 def check_names(name: str, names: Any, length: int) -> tuple[str, ...] | None:
     """Names as text, as many as there are columns or clients."""
     if names is None:

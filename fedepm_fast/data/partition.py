@@ -6,7 +6,6 @@ labels, its parameters and the generator it is given.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._common.parameters import check_fields, integer, param, real
+from .._common.parameters import check_fields, integer, param, real, values_of
 from .._common.validation import ArgumentTypeError, ArgumentValueError, check_values
 from ..randomness import SHUFFLE
-from ._holding import Frozen
+from ._holding import Frozen, check_sizes
 
 Rows = NDArray[np.intp]
 
@@ -73,7 +72,7 @@ class Partitioner(Frozen):
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain values, for records."""
-        return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+        return {"name": self.name, **values_of(self)}
 
 
 def _check_clients(clients: int, d: int) -> None:
@@ -294,7 +293,9 @@ def as_partitioner(partition: Any) -> Partitioner:
     return ByColumn(partition)
 
 
-def deal(partition: Partitioner, labels: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], Any]:
+def deal(
+    partition: Partitioner, labels: NDArray[Any], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows of all clients, one client after the other, and how many each holds."""
     d, rng = len(labels), np.random.default_rng(seed)
     if type(partition) in (RandomCuts, EqualParts):  # whose rows need no check
@@ -308,4 +309,4 @@ def deal(partition: Partitioner, labels: NDArray[Any], seed: int) -> tuple[NDArr
         raise ArgumentValueError(
             "partition", f"must give each of the {d} rows to exactly one client"
         )
-    return rows, [len(part) for part in parts]
+    return rows, check_sizes([len(part) for part in parts], d)

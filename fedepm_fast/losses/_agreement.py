@@ -53,8 +53,7 @@ def check_derivatives(objective: Objective) -> None:
         `derivative`, where there is one.
     """
     kind = type(objective)
-    key = kind, repr(objective.parameters)
-    if _is_built_in(kind) or key in _derived:
+    if _is_built_in(kind) or (key := (kind, repr(objective.parameters))) in _derived:
         return
     t, b = _rows(objective)
     if t.shape[1] == 1:
@@ -106,8 +105,7 @@ def check_step(objective: Objective, loss: Loss) -> None:
         If they are not the same, or if the step adds something where there is no row.
     """
     kind = type(objective)
-    key = kind, repr(objective.parameters)
-    if _is_built_in(kind) or key in _agreed:
+    if _is_built_in(kind) or (key := (kind, repr(objective.parameters))) in _agreed:
         return
     from ..kernels.losses._trial import try_step
 

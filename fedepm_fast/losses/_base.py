@@ -239,9 +239,11 @@ def as_objective(objective: str | Objective, **parameters: Any) -> Objective:
     """
     if not isinstance(objective, Objective):
         objective = OBJECTIVES[check_choice("objective", objective, OBJECTIVES)]()
+    if not parameters:
+        return objective
     own = [f.name for f in fields(objective)]
     check_parameters(f"objective {objective.name!r}", parameters, own)
-    return objective.changed(**parameters) if parameters else objective
+    return objective.changed(**parameters)
 
 
 def packing(name: str, labels: Array, **parameters: Any) -> dict[str, Any]:
