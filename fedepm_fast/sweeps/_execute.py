@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import warnings
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from threading import Event
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -109,14 +109,14 @@ def execute_task(
 def _alone(cell: Cell, item: Item, keep_x: bool, began: float) -> Done:
     """A run on data of its own, or those of its neighbour."""
     _, index, seed, trial = item
-    try:
+
+    def result() -> Result:
         if _own.split is None:
             data = cell.source.split(split_seed(seed, trial))
             _own.split = (id(cell.source), seed, trial), data
-        record = _record(cell, item, execute(cell, seed, trial, _own.split[1]), keep_x)
-    except Exception as failure:
-        record = record_of(cell, item, error=f"{type(failure).__name__}: {failure}")
-    return Done(index, record, perf_counter() - began)
+        return execute(cell, seed, trial, _own.split[1])
+
+    return Done(index, _record(cell, item, result, keep_x), perf_counter() - began)
 
 
 def _recorded(
@@ -128,15 +128,20 @@ def _recorded(
         _, index, seed, trial = item
         repeated = cells[index].repeated
         assert repeated is not None
-        result = repeated.result(outcome, seed, trial)
+        result = partial(repeated.result, outcome, seed, trial)
         done.append(Done(index, _record(cells[index], item, result, keep_x), seconds))
     each = (perf_counter() - began) / max(1, len(block))
     return [one._replace(seconds=one.seconds + each) for one in done]
 
 
-def _record(cell: Cell, item: Item, result: Result, keep_x: bool) -> Record:
-    kept = {name: v for name, v in result.history.items() if keep_x or name != "x"}
-    return record_of(cell, item, measures=measured(result), packed=_history.encode(kept))
+def _record(cell: Cell, item: Item, made: Callable[[], Result], keep_x: bool) -> Record:
+    """What is stored of a run: of one that raises, or whose result does, the error."""
+    try:
+        result = made()
+        kept = {name: v for name, v in result.history.items() if keep_x or name != "x"}
+        return record_of(cell, item, measures=measured(result), packed=_history.encode(kept))
+    except Exception as failure:
+        return record_of(cell, item, error=f"{type(failure).__name__}: {failure}")
 
 
 def record_of(cell: Cell, item: Item, **found: Any) -> Record:

@@ -193,6 +193,25 @@ def test_a_split_that_fails_in_a_later_trial_is_recorded(monkeypatch):
     assert len(result.failed) == 3
 
 
+def test_a_result_that_cannot_be_recorded_fails_alone(monkeypatch):
+    spec = Sweep(FedEPM(), clients=9, trials=3, max_rounds=3)  # a block of runs of one thread
+    want, measured = timeless(sweep(spec, jobs=1)), _execute.measured
+
+    def fail(result):
+        if result.trial == 1:
+            raise ArithmeticError("of this one")
+        return measured(result)
+
+    monkeypatch.setattr(_execute, "measured", fail)
+    result = sweep(spec, jobs=1)
+    failed = spec.runs[1].run_id
+    assert dict(result.failed) == {failed: "ArithmeticError: of this one"}
+    (got, histories), (columns, kept) = timeless(result), want
+    assert histories == {**kept, failed: {}}
+    for name, column in columns.items():
+        assert [got[name][k] for k in (0, 2)] == [column[k] for k in (0, 2)]
+
+
 @pytest.mark.parametrize("backend", ["threads", "processes"])
 def test_a_run_that_diverges_is_a_result(backend):
     wild = Sweep(
