@@ -89,7 +89,7 @@ class Compiled:
 
     def __init__(self) -> None:
         self.seconds, self._lock = 0.0, Lock()
-        sampling.sample_into = self.timed(sampling.sample_into)
+        sampling.order_into = self.timed(sampling.order_into)
         _repacking.fill_narrow_blocks = self.timed(_repacking.fill_narrow_blocks)
         loop, counting = self.timed(stages._loop()), accuracy._counting
         stages._loop = lambda: loop

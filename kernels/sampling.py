@@ -6,7 +6,8 @@ Inside other compiled code call
     moves a uniform sample of `count` entries of the int64 array `pool` to its front, in random
     order;
 ``order_into(key0, key1, purpose, tau, client, order, words)``
-    writes the numbers 0, ..., d - 1 to the int64 array `order` (d,), in random order;
+    writes the numbers 0, ..., d - 1 to the int64 array `order` (d,), in random order: for client 0
+    the one in which `sample_into` moves all of them to the front;
 ``select_into(key0, key1, select, cover, tau, count, coverage_rounds, pool, words, marks)``
     writes `count` of the numbers 0, ..., m - 1 to the front of the int64 array `pool` (m,), in
     increasing order; `select` and `cover` are purposes, and ``coverage_rounds=0`` is for none.
@@ -134,13 +135,20 @@ def sample(
         Naming the argument.
     """
     counter = map(word, ("seed", "trial", "purpose", "tau"), (seed, trial, purpose, tau))
-    if isinstance(pool, (int, np.integer)):
-        drawn = np.arange(boundary.integer("pool", pool, high=_MOST))
+    numbers = isinstance(pool, (int, np.integer))
+    if numbers:
+        drawn = np.empty(boundary.integer("pool", pool, high=_MOST), np.int64)
     else:
         drawn = boundary.as_integers("pool", pool).copy()
     count = boundary.integer("count", count, high=len(drawn))
+    words = np.empty(count, np.uint64)
     with wrapping():
-        sample_into(*counter, drawn, count, np.empty(count, np.uint64))
+        if numbers and count == len(drawn):
+            order_into(*counter, np.uint64(0), drawn, words)
+        else:
+            if numbers:
+                drawn[:] = np.arange(len(drawn))
+            sample_into(*counter, drawn, count, words)
     return drawn[:count]
 
 
@@ -197,4 +205,5 @@ def select(
 @warms
 def _warm() -> None:
     sample(0, 0, 0, 0, 3, 2)
+    sample(0, 0, 0, 0, 3, 3)
     select(0, 0, 0, 3, 2)

@@ -27,6 +27,8 @@ from ._cells import Cell
 #: Rows, columns, and numbers of the clients' parameters, up to which a thread has such memory.
 _ROWS, _COLUMNS, _NUMBERS = 1 << 20, 128, 1 << 16
 
+_ZERO = np.uint64(0)
+
 
 class Trials:
     """What does the runs of a sweep in one thread, for the cells of which it can."""
@@ -103,8 +105,7 @@ class Dealt:
         self._partition = cast(Shuffled, source.partition)
         self._trial: tuple[int, int] | None = None
         d = held.n_samples
-        self._everyone, self._order = np.arange(d), np.arange(d)
-        self._words = np.empty(d, np.uint64)
+        self._order, self._words = np.empty(d, np.int64), np.empty(d, np.uint64)
         data = source.split(0)
         first = cast(Any, data.packed(weights=objective.weights, **objective.packing))
         table = held._narrow() if held._narrow else narrow_table(held.features)
@@ -116,14 +117,12 @@ class Dealt:
         """Have the rows of a trial dealt."""
         if self._trial == (seed, trial):
             return
-        from ..kernels.sampling import sample_into
+        from ..kernels.sampling import order_into
 
         self._trial, d = None, len(self._order)
         rng = np.random.default_rng(split_seed(seed, trial))
         key = self._partition.key(d, rng)
         sizes = self._partition.sizes(d, rng)
-        np.copyto(self._order, self._everyone)
-        purpose, zero = np.uint64(SHUFFLE), np.uint64(0)
-        sample_into(key[0], key[1], purpose, zero, self._order, d, self._words)
+        order_into(key[0], key[1], np.uint64(SHUFFLE), _ZERO, _ZERO, self._order, self._words)
         self._pack(self._order, sizes)
         self._trial = seed, trial

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from .._jit import device, kernel
 from .._parts import fill as fill_with
-from .._simd import lanes, load_as, load_partial, load_transposed, prefetch, store, store_as
+from .._simd import (
+    lanes,
+    load_as,
+    load_partial,
+    load_transposed,
+    prefetch,
+    prefetch_second,
+    store,
+    store_as,
+)
 
-#: Rows ahead of the present one that are asked for: in random order each is a miss.
-_AHEAD = 48
+#: Rows ahead of the present one that are asked for: in random order each is a miss. From far
+#: ahead they come no closer than the second cache, which waits for more lines at a time.
+_AHEAD, _FAR_AHEAD = 16, 256
+#: Blocks ahead, which are read before they are written to.
+_BLOCKS_AHEAD = 2
 
 
 def _fill(load_numbers):
@@ -24,14 +36,20 @@ def _fill(load_numbers):
         for i in range(sizes.size):
             last = first + sizes[i]
             for b in range(starts[i], starts[i + 1]):
+                for k in range(0, n * width, lanes(blocks)):
+                    prefetch(blocks, (b + _BLOCKS_AHEAD) * n * width + k)
                 for r in range(width):
                     t = first + r
                     if t >= last:
                         fill_with(memory[r], 0.0)
                         continue
                     row = t if ordered else rows[t]
-                    ahead = min(t + _AHEAD, d - 1)
-                    soon = ahead if ordered else rows[ahead]
+                    soon, later = min(t + _AHEAD, d - 1), min(t + _FAR_AHEAD, d - 1)
+                    if not ordered:
+                        soon, later = rows[soon], rows[later]
+                    for j in range(0, n, lanes(table)):
+                        prefetch(table, soon * stride + j)
+                        prefetch_second(table, later * stride + j)
                     if of_table:
                         prefetch(labels, soon)
                     label = labels[row if of_table else t]
@@ -41,7 +59,6 @@ def _fill(load_numbers):
                     else:
                         targets[b * width + r] = label
                     for j in range(0, n, width):
-                        prefetch(table, soon * stride + j)
                         v = load_numbers(table, row * stride + j, n - j, memory)
                         store(memory, r * padded + j, v * sign)
                 at = b * n * width

@@ -42,6 +42,9 @@ def test_samples_equal_the_reference(m, data, seed, trial, tau):
     want = participation.sample(r, randomness.SELECT, tau, np.arange(m), count)
     got = sample(seed, trial, randomness.SELECT, tau, m, count)
     np.testing.assert_array_equal(got, want)
+    everyone = sample(seed, trial, randomness.SELECT, tau, m, m)  # in a random order
+    np.testing.assert_array_equal(everyone[:count], want)
+    assert sorted(everyone.tolist()) == list(range(m))
     pool = np.arange(m)[::-1] * 3
     want = participation.sample(r, randomness.COVER, tau, pool, count)
     np.testing.assert_array_equal(sample(seed, trial, randomness.COVER, tau, pool, count), want)
