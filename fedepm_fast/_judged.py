@@ -33,7 +33,7 @@ class Judged:
         """
         if stopping.DIVERGED in self.reasons or stopping.PRECISION in self.reasons:
             return True
-        return self._rose(stopping.RISE_OF_DIVERGED * abs(self.start_and_best[0]))
+        return self._rose(stopping.RISE_OF_DIVERGED * abs(self._start))
 
     @property
     def ended_above_start(self) -> bool:
@@ -49,22 +49,22 @@ class Judged:
 
         What is less than 10 % of f at the start does not count.
         """
-        best, end = self.start_and_best[1], float(self.history["objective"][-1])
-        return self.rounds > 0 and not end - best <= self._far
+        (start, best), end = self.start_and_best, float(self.history["objective"][-1])
+        return self.rounds > 0 and not end - best <= self._far(start, best)
 
     @property
     def swings(self) -> bool:
         """Whether f was so far above its best, up to then, in a fifth of the second half of its
         rounds; of a run without noise, of 20 rounds or more."""
+        if self.rounds < 20 or self.algorithm["noise"] != "none":
+            return False
         f = self.history["objective"]
-        with np.errstate(invalid="ignore"):  # of a private run f may be infinite, which is not far
-            far = (f - np.minimum.accumulate(f) > self._far)[self.rounds // 2 :]
-        return self.rounds >= 20 and self.algorithm["noise"] == "none" and bool(far.mean() >= 0.2)
+        with np.errstate(invalid="ignore"):  # inf - inf, which is not far
+            far = f - np.minimum.accumulate(f) > self._far(*self.start_and_best)
+        return bool(far[self.rounds // 2 :].mean() >= 0.2)
 
-    @property
-    def _far(self) -> float:
+    def _far(self, start: float, best: float) -> float:
         """How far above its best f is far."""
-        start, best = self.start_and_best
         return max(stopping.GIVEN_BACK * (start - best), stopping.FAR * abs(start), self.slack)
 
     @property
@@ -77,11 +77,15 @@ class Judged:
     @property
     def start_and_best(self) -> tuple[float, float]:
         """f at the start, and the smallest f of start and rounds."""
-        f, start = self.history["objective"], self.start_objective
-        start = float(f[0]) if math.isnan(start) else start
-        return start, min(start, float(f[self.best_round]))
+        start = self._start
+        return start, min(start, float(self.history["objective"][self.best_round]))
+
+    @property
+    def _start(self) -> float:
+        start = self.start_objective
+        return float(self.history["objective"][0]) if math.isnan(start) else start
 
     def _rose(self, allowed: float) -> bool:
         """Whether f ended above the start by more than is allowed and than `slack`."""
-        excess = float(self.history["objective"][-1]) - self.start_and_best[0]
+        excess = float(self.history["objective"][-1]) - self._start
         return self.rounds > 0 and not excess <= max(allowed, self.slack)

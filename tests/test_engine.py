@@ -26,10 +26,11 @@ from fedepm_fast import (
     SFedProx,
     Sweep,
     datasets,
-    engine,
     run,
     sweep,
 )
+from fedepm_fast.engine import _memory, _run
+from fedepm_fast.kernels._engine_state import KEPT
 from fedepm_fast.kernels._jit import JIT_DISABLED
 from fedepm_fast.objectives import Logistic, as_objective
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism
@@ -338,7 +339,8 @@ def test_times_begin_when_everything_is_compiled(callback):
 import gc, time
 from numba.core.dispatcher import Dispatcher
 from problems import small_data
-from fedepm_fast import FedEPM, engine, run
+from fedepm_fast import FedEPM, run
+from fedepm_fast.engine import _run
 
 known = []
 
@@ -347,7 +349,7 @@ def clock():
     known.append(sum(len(d.overloads) for d in found))
     return time.perf_counter()
 
-engine.perf_counter = clock
+_run.perf_counter = clock
 run(FedEPM(), small_data(), rounds=2, callback={callback})
 assert len(known) > 2 and known[0] == known[-1] > 5, known
 """
@@ -405,8 +407,31 @@ def test_same_bits_in_threads_and_in_any_order():
 @pytest.mark.parametrize("piece", [1, 3])
 def test_same_bits_for_any_length_of_a_piece(piece, monkeypatch):
     want = [one(case) for case in CASES]
-    monkeypatch.setattr(engine, "_PIECE", piece)
+    monkeypatch.setattr(_run, "_PIECE", piece)
     assert [one(case) for case in CASES] == want
-    monkeypatch.setattr(engine, "_PIECE", 512)
-    monkeypatch.setattr(engine, "_PIECE_NUMBERS", 20)
+    monkeypatch.setattr(_run, "_PIECE", 512)
+    monkeypatch.setattr(_run, "_PIECE_NUMBERS", 20)
     assert [one(case) for case in CASES] == want
+
+
+def test_a_run_within_another_has_memory_of_its_own():
+    data = small_data()
+    alone, other = (run(FedEPM(), data, rounds=4, seed=seed) for seed in (1, 2))
+    within = []
+
+    def again(info):
+        within.append(run(FedEPM(), data, rounds=4, seed=2))
+
+    assert bits(run(FedEPM(), data, rounds=4, seed=1, callback=again)) == bits(alone)
+    assert len(within) == 5 and {bits(result) for result in within} == {bits(other)}
+
+
+def test_memory_is_that_of_a_run_that_has_ended():
+    first, second = (_memory.take(3, 2, 1, 0, 5, 0, lambda: None) for _ in range(2))
+    assert first.state.W is not second.state.W
+    assert first.state.kept.shape == (1, 3, 2) and len(first.history.objective) == 5
+    assert _memory.give_back(second)
+    assert _memory.take(3, 2, 1, 0, 5, 0, lambda: None).state.W is second.state.W
+    assert _memory.take(3, 2, 1, 0, 4, 0, lambda: None).state.W is not second.state.W
+    large = _memory.take(KEPT, 2, 0, 0, KEPT, 0, lambda: None)
+    assert len(large.history.objective) == 0 and not _memory.give_back(large)

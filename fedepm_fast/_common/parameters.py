@@ -218,7 +218,8 @@ _WHOLE = {bool, int, float, str, type(None)}
 
 def values_of(instance: Any) -> dict[str, Any]:
     """As `dataclasses.asdict`, which takes ten times as long where fields are numbers and words."""
-    found = {name: getattr(instance, name) for name in _names(type(instance))}
+    kind: Any = type(instance)
+    found = {name: getattr(instance, name) for name in _names(kind)}
     return found if _WHOLE.issuperset(map(type, found.values())) else dataclasses.asdict(instance)
 
 
@@ -238,11 +239,10 @@ def check_fields(instance: Any) -> None:
         Naming the field, or a class that has fields and is no dataclass.
     """
     cls: Any = type(instance)
-    _refuse_lost_fields(cls)
-    for name, parameter in parameters(type(instance)).items():
+    for name, check in _checks(cls):
         value = getattr(instance, name)
-        if parameter.check is not None:
-            kept = parameter.checked(value)
+        if check is not None:
+            kept = check(value)
             if kept is not value:
                 object.__setattr__(instance, name, kept)
         elif isinstance(value, float) and value != value:
@@ -252,6 +252,13 @@ def check_fields(instance: Any) -> None:
 
 
 @cache
+def _checks(cls: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
+    """The parameters of a class with their checks, where they have some."""
+    _refuse_lost_fields(cls)
+    found = parameters(cls).items()
+    return tuple((name, p.checked if p.check else None) for name, p in found)
+
+
 def _refuse_lost_fields(cls: type) -> None:
     """Raise TypeError where a class says what its ``__init__``, made for its base, does not know.
 

@@ -58,7 +58,7 @@ def work_of(
         ``gradients``, which holds then.
     """
     m = len(sizes)
-    each = float(np.mean(algorithm.gradients_per_round(sizes)))
+    each = float(algorithm.gradients_per_round(sizes).sum()) / m
     gradients = each * (participations + m * algorithm.keeps_models)
     if "gradients" in kept:
         gradients = float(kept["gradients"][:, 0].sum())

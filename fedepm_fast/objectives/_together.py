@@ -59,7 +59,7 @@ def accuracies(problem: Problem, points: Array) -> Array:
 
     counts = accuracy.wrong_and_ties(problem.rows, points)
     # A row on the border counts as label 0.
-    if counts[:, 1].any():
+    if np.count_nonzero(counts[:, 1]):
         for t in np.flatnonzero(counts[:, 1]):
             counts[t, 0] = np.sum((problem.data.features @ points[t] > 0) != problem.data.labels)
     return 1.0 - counts[:, 0] / problem.data.n_samples

@@ -55,8 +55,10 @@ class Weighed:
     @cached_property
     def client_weights(self) -> Array:
         """Weight of each client in f, c_i, shape (m,); their sum is m."""
-        (m, s), sums = self._whole, self.data.weight_sums
-        return np.ones(len(sums)) if self.client_weight == "equal" else sums * m / s
+        if self.client_weight == "equal":
+            return np.ones(self.n_clients)
+        m, s = self._whole
+        return self.data.weight_sums * m / s
 
     @property
     def _whole(self) -> tuple[int, float]:
@@ -79,8 +81,9 @@ class Weighed:
         sums, beta = self.data.weight_sums, self.objective.beta
         if self.objective.regularizer == "beta":
             return self.client_weights * beta
-        s = self._whole[1]
-        return beta / sums if self.client_weight == "equal" else self.client_weights * (beta / s)
+        if self.client_weight == "equal":
+            return beta / sums
+        return self.client_weights * (beta / self._whole[1])
 
     @cached_property
     def row_weights(self) -> Array:

@@ -14,11 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._repeatable import Repeatable
 from ..algorithms import Algorithm
 from ..data.partition import EqualParts, RandomCuts, Shuffled
 from ..data.sources import Partitioned
-from ..engine import Outcome
+from ..engine import Outcome, Repeatable
 from ..objectives import Problem
 from ..randomness import SHUFFLE, CounterRandomness, split_seed
 from ..stopping import BUILT_IN

@@ -368,12 +368,19 @@ _last = threading.local()
 
 def _shared(view: Any, value: Any) -> tuple[Any, Any]:
     """A value and its words; those that small runs have in common are packed once."""
-    if not (isinstance(value, Given) or (isinstance(value, State) and value.W.size <= KEPT)):
+    if not _is_kept(value):
         return value, view.packed(value)
     known = _last.__dict__.get(view)
     if known is None or known[0] is not value:
         known = _last.__dict__[view] = value, view.packed(value)
     return known  # type: ignore[no-any-return]
+
+
+def _is_kept(value: Any) -> bool:
+    """Whether a thread's next run may be given the same arrays."""
+    if isinstance(value, State):
+        return value.W.size <= KEPT
+    return isinstance(value, Given) or (isinstance(value, History) and value.x.size <= KEPT)
 
 
 @functools.lru_cache(16)

@@ -233,9 +233,7 @@ def recycled(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def _within(raw: NDArray[np.uint8], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    skip = -raw.__array_interface__["data"][0] % VECTOR_BYTES
-    return raw[skip : skip + size].view(dtype).reshape(shape)
+    return np.ndarray(shape, dtype, raw, -raw.__array_interface__["data"][0] % VECTOR_BYTES)
 
 
 def whole(n: int, dtype: np.dtype[Any]) -> int:
@@ -245,7 +243,9 @@ def whole(n: int, dtype: np.dtype[Any]) -> int:
 
 
 def offsets_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(sizes)))
+    found = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=found[1:])
+    return found
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -159,7 +159,8 @@ def pack(
     outputs = int(parameter) if of.labels == "classes" else 1
     target = cast("labels", b, kind)
     columns = cast("weights", _check_weights(weights, shape[1]), kind)
-    constants = np.append(np.array(parameter, kind), np.tile(columns, outputs))
+    constants = np.empty(1 + outputs * shape[1], kind)
+    constants[0], constants[1:].reshape(outputs, -1)[:] = parameter, columns
     sizes, target, constants = map(read_only, (sizes, target, constants))
     common = of, sizes, shape[1], target, constants
     if sparse:

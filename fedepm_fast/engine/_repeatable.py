@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms import Algorithm
-from .engine import NEVER, Outcome, _Compiled, _Run
-from .kernels._engine_state import ClientProblem
-from .objectives import Problem
-from .randomness import CounterRandomness
-from .stopping import StoppingRule
+from ..algorithms import Algorithm
+from ..kernels._engine_state import ClientProblem
+from ..objectives import Problem
+from ..randomness import CounterRandomness
+from ..stopping import StoppingRule
+from ._run import NEVER, Outcome, Run
+from ._stages import CompiledStages
 
 
 class Repeatable:
@@ -37,35 +38,28 @@ class Repeatable:
         self, algorithm: Algorithm, problem: Problem, stopping: StoppingRule,
         max_rounds: int, max_iterations: int | None,
     ) -> None:  # fmt: skip
-        self._algorithm, self._problem, self._max_rounds = algorithm, problem, max_rounds
-        stages = _Compiled(algorithm, problem, None)
+        self._algorithm, self._problem = algorithm, problem
+        stages = CompiledStages(algorithm, problem, None)
         # Of their own, to write to.
         copies: list[Any] = [np.array(given) for given in stages.clients]
         stages.clients = ClientProblem(*copies)
         stages.accuracies = self._accuracies  # type: ignore[method-assign]
-        self._stages, self._stopping = stages, stopping.resolve(problem)
-        self._limits = max_rounds, NEVER if max_iterations is None else max_iterations
-        self._run: Any = None
-        self._rows_in_all = problem.n_samples
+        self._clients, self._rows_in_all = stages.clients, problem.n_samples
+        limits = max_rounds, NEVER if max_iterations is None else max_iterations
+        self._run = Run(stages, algorithm, problem, stopping.resolve(problem), *limits)
 
     def __call__(self, randomness: CounterRandomness) -> Outcome | None:
         """A run; None where it could not be completed, whose history only `run` has."""
-        problem, clients = self._problem, self._stages.clients
+        problem, clients, run = self._problem, self._clients, self._run
         sizes = problem.data.client_sizes
         for held in (problem, problem.data):
             for name in ("reg", "weight_sums"):  # which they remember
                 held.__dict__.pop(name, None)
         clients.reg[:], clients.step[:] = problem.reg, self._algorithm.steps(sizes)
         clients.sizes[:] = sizes
-        if self._run is None:
-            self._run = _Run(
-                self._stages, self._algorithm, problem, randomness, self._stopping,
-                *self._limits, None, stepwise=False, repeats=True,
-            )  # fmt: skip
-        else:
-            self._run.again(randomness)
-        names = self._run.to_the_end(self._max_rounds)
-        return None if self._run.broken else self._run.outcome(names, False, True)
+        run.begin(randomness)
+        names = run.to_the_end()
+        return None if run.broken else run.outcome(names, False, True)
 
     def _accuracies(self, points: Any) -> Any:
         count, given, (work, found) = self._counting
@@ -77,6 +71,6 @@ class Repeatable:
     @cached_property
     def _counting(self) -> Any:
         """What counts rows on the wrong side, its first argument and memory for one point."""
-        from .kernels.accuracy import counting
+        from ..kernels.accuracy import counting
 
         return counting(self._problem.rows)
