@@ -414,6 +414,19 @@ def test_same_bits_for_any_length_of_a_piece(piece, monkeypatch):
     assert [one(case) for case in CASES] == want
 
 
+@pytest.mark.filterwarnings("ignore::fedepm_fast.DivergenceWarning")
+def test_a_run_that_breaks_is_done_again_up_to_there_whatever_a_piece_holds(monkeypatch):
+    breaking, lengths, new = FedEPM(alpha=1e10, local_steps=4), [], _run.arrays.new_history
+    want = run(breaking, small_data(), rounds=60)
+    assert want.diverged and want.rounds == 7
+    monkeypatch.setattr(_run, "_PIECE", 3)
+    monkeypatch.setattr(
+        _run.arrays, "new_history", lambda rounds, n: lengths.append(rounds) or new(rounds, n)
+    )
+    assert bits(run(breaking, small_data(), rounds=60)) == bits(want)
+    assert lengths[-1] == 8  # not in the memory of a piece
+
+
 def test_a_run_within_another_has_memory_of_its_own():
     data = small_data()
     alone, other = (run(FedEPM(), data, rounds=4, seed=seed) for seed in (1, 2))
