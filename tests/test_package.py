@@ -75,6 +75,13 @@ def public(module):
     return sorted(names)
 
 
+@pytest.mark.parametrize("name", ["FedEpm", "FEDAVG", "Scaffold_", "SCAFFOLD", "logistic"])
+def test_no_other_spelling_is_a_public_name(name):
+    for module in (fedepm_fast, fedepm_fast.algorithms):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
+            getattr(module, name)
+
+
 @pytest.mark.parametrize("name", ["fedepm_fast.objectives", "fedepm_fast.privacy"])
 def test_what_is_public_has_a_page_of_the_api(name):
     """Pages of these modules have what names itself theirs, and not what they export besides."""

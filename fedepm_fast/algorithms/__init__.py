@@ -58,7 +58,9 @@ def __getattr__(name: str) -> Any:
     if name == "CurvatureFedEPM":
         return ALGORITHMS["curvature"]
     if not name.startswith("__") and name.lower() in ALGORITHMS:
-        return ALGORITHMS[name.lower()]
+        found = ALGORITHMS[name.lower()]
+        if found.__name__ == name:  # no other spelling of it
+            return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -15,10 +15,10 @@ _SHOWN = 20
 def summary_of(data: Any) -> str:
     """Source, rows, features, clients, sizes, and what was made of the table."""
     sizes, note = data.client_sizes, data.description
-    text = (
-        f"{note.get('source', 'arrays')}: {data.n_samples} rows, {data.n_features} features, "
-        f"{data.n_clients} clients of {sizes.min()} to {sizes.max()} rows"
-    )
+    d, n, m = data.n_samples, data.n_features, data.n_clients
+    table = f"{d} row{'s' * (d > 1)}, {n} feature{'s' * (n > 1)}"
+    held = f"{m} clients of {sizes.min()} to {sizes.max()} rows" if m > 1 else "1 client"
+    text = f"{note.get('source', 'arrays')}: {table}, {held}"
     if data.sample_weight is not None:
         weights = data.sample_weight
         text += f"; rows weighed by {weights.min():g} to {weights.max():g}"

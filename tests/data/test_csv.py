@@ -169,14 +169,14 @@ def test_the_summary_says_what_was_made_of_the_file(tmp_path):
     (tmp_path / "x.csv").write_text(",age,site,ill\n3,5,u,no\n4,6,v,yes\n9,7,v,no\n")
     data = loaders.read_federated(tmp_path / "x.csv", client_column="site")
     assert data.summary() == (
-        "x.csv: 3 rows, 1 features, 2 clients of 1 to 2 rows; label column ill (no -> 0, yes -> 1)"
+        "x.csv: 3 rows, 1 feature, 2 clients of 1 to 2 rows; label column ill (no -> 0, yes -> 1)"
         "; client column site; first column, without a name, left out as an index; columns scaled "
         "to unit norm"
     )
     (tmp_path / "y.csv").write_text("5,6.5\n4,7\n")
     data = loaders.read_federated(tmp_path / "y.csv", clients=1, task="regression", scale=None)
     assert data.summary() == (
-        "y.csv: 2 rows, 1 features, 1 clients of 2 to 2 rows; label column 1; columns not scaled"
+        "y.csv: 2 rows, 1 feature, 1 client; label column 1; columns not scaled"
     )
     assert data.description["label_column"] == 1
 
