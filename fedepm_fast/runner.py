@@ -157,7 +157,7 @@ def run(
     >>> from fedepm_fast import FedEPM, datasets, run
     >>> result = run(FedEPM(local_steps=12), datasets.adult(clients=50, seed=1), seed=1)
     >>> result.rounds
-    8
+    9
     """
     rules = rules_for(algorithm, objective)
     problem = make_problem(algorithm, data, objective, client_weight)
