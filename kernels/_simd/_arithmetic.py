@@ -18,10 +18,12 @@ from ._types import (
     is_float,
     is_floating,
     is_int,
+    is_x86,
     llvm_type,
     llvm_vector,
     operation,
     pick_lanes,
+    processor_features,
     splat,
     suffix,
 )
@@ -103,15 +105,9 @@ def maximum(typingctx, a, b):
     return _extremum(">", a, b)
 
 
-def _features(context):
-    """The processor features that code is generated for."""
-    return (context.codegen().magic_tuple()[2] or "").split(",")
-
-
 def _has_rounding(context):
     """Whether rounding is an instruction: before SSE4.1 it would be a library call a lane."""
-    is_x86 = context.codegen().magic_tuple()[0].startswith(("x86_64", "i686", "i386"))
-    return not is_x86 or "+sse4.1" in _features(context)
+    return not is_x86(context) or "+sse4.1" in processor_features(context)
 
 
 def _round_by_adding(builder, kind, value):
@@ -166,7 +162,7 @@ def scale_by_power(typingctx, a, exponent):
 
     def codegen(context, builder, sig, args):
         value, n = args
-        if "+avx512f" in _features(context):
+        if "+avx512f" in processor_features(context):
             name = f"llvm.x86.avx512.mask.scalef.{'pd' if wide else 'ps'}.512"
             every = ir.Constant(ir.IntType(a.lanes), -1)
             current_rounding = ir.Constant(_I32, 4)
@@ -230,7 +226,7 @@ def multiply_high(typingctx, a, b):
             wide = ir.IntType(128)
             product = builder.mul(*(builder.zext(v, wide) for v in args))
             return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-        by = _upper_by_limbs if "+avx512ifma" in _features(context) else _upper_by_halves
+        by = _upper_by_limbs if "+avx512ifma" in processor_features(context) else _upper_by_halves
         return by(builder, args[0], splat(builder, args[1], a))
 
     return signature(a, a, b), codegen
@@ -242,7 +238,9 @@ def multiply_high(typingctx, a, b):
 
 
 def _with_element(kind, element):
-    return VECTORS[element] if isinstance(kind, VectorType) else element
+    if not isinstance(kind, VectorType):
+        return element
+    return VectorType(element, kind.lanes * element.bitwidth // 8)
 
 
 def _reinterpret(source, target):

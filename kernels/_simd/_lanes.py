@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.typing import signature
 
-from ._memory import address_of, lanes_constant, vector_of
+from ._memory import address_of, lanes_constant, vector_like, vector_of
 from ._types import (
     MaskType,
     VectorType,
@@ -18,6 +18,7 @@ from ._types import (
     llvm_vector,
     operation,
     pick_lanes,
+    processor_features,
     splat,
 )
 
@@ -70,13 +71,72 @@ def add_where(typingctx, mask, total, value):
 
     def codegen(context, builder, sig, args):
         value = splat(builder, args[2], total)
-        if "+avx512f" in (context.codegen().magic_tuple()[2] or "").split(","):
+        if "+avx512f" in processor_features(context):
             return builder.select(args[0], builder.fadd(args[1], value), args[1])
         # Without masks of bits a choice takes longer than an addition of zero.
         zero = ir.Constant(llvm_vector(total), [0.0] * total.lanes)
         return builder.fadd(args[1], builder.select(args[0], value, zero))
 
     return signature(total, mask, total, total.element), codegen
+
+
+@operation
+def count_where(typingctx, mask, count):
+    """``count_where(mask, n)``: `n` plus 1 where the mask holds; see `counts_from`."""
+    if not isinstance(mask, MaskType) or not is_float(count) or count.lanes != mask.lanes:
+        return None
+
+    def codegen(context, builder, sig, args):
+        if "+avx512f" in processor_features(context):
+            one = ir.Constant(llvm_vector(count), [1.0] * count.lanes)
+            return builder.select(args[0], builder.fadd(args[1], one), args[1])
+        # The last bit of such a number is worth 1, and a mask is -1 as an integer.
+        bits = ir.VectorType(ir.IntType(count.element.bitwidth), count.lanes)
+        number = builder.bitcast(args[1], bits)
+        return builder.bitcast(builder.sub(number, builder.sext(args[0], bits)), args[1].type)
+
+    return signature(count, mask, count), codegen
+
+
+@operation
+def counts_from(typingctx, like):
+    """``counts_from(like)``: the number from which `count_where` counts as many as it is.
+
+    Take it off in the end. It is 2**52, in float32 2**23, or 0 where masks are of bits; `like` is
+    as for `splat`.
+    """
+    vector = vector_like(like)
+    if vector is None or not is_float(vector):
+        return None
+
+    def codegen(context, builder, sig, args):
+        whole = 2.0 ** (52 if vector.element.bitwidth == 64 else 23)
+        start = 0.0 if "+avx512f" in processor_features(context) else whole
+        return ir.Constant(llvm_vector(vector), [start] * vector.lanes)
+
+    return signature(vector, like), codegen
+
+
+@operation
+def nan_where(typingctx, mask, a):
+    """``nan_where(mask, a)``: NaN where the mask holds, else the floats `a`.
+
+    For `minimum` or `maximum`, which of NaN and a number give the second: where masks are not of
+    bits, that is one instruction of the cheapest, as every bit of the NaN is set.
+    """
+    if not isinstance(mask, MaskType) or not is_float(a) or a.lanes != mask.lanes:
+        return None
+
+    def codegen(context, builder, sig, args):
+        whole = ir.VectorType(ir.IntType(a.element.bitwidth), a.lanes)
+        every = ir.Constant(whole, [-1] * a.lanes)
+        if "+avx512f" in processor_features(context):
+            nan = builder.bitcast(every, llvm_vector(a))
+            return builder.select(args[0], nan, args[1])
+        bits = builder.or_(builder.sext(args[0], whole), builder.bitcast(args[1], whole))
+        return builder.bitcast(bits, llvm_vector(a))
+
+    return signature(a, mask, a), codegen
 
 
 def _bits(builder, mask, value):

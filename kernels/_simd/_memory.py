@@ -54,8 +54,7 @@ def lanes_constant(kind: VectorType) -> ir.Constant:
     return ir.Constant(ir.IntType(64), kind.lanes)
 
 
-def _load(array, index):
-    vector = vector_of(array)
+def _load(array, index, vector):
     if vector is None or not isinstance(index, types.Integer):
         return None
 
@@ -68,25 +67,30 @@ def _load(array, index):
     return signature(vector, array, types.intp), codegen
 
 
-def _store(array, index, value, align=0):
+def holds(array, value):
+    """Whether a vector, or a part of one, can be written to an array as it is."""
     vector = vector_of(array, writable=True)
-    if vector is None or value != vector or not isinstance(index, types.Integer):
+    return vector and isinstance(value, VectorType) and value.element == vector.element
+
+
+def _store(array, index, value, align=0):
+    if not holds(array, value) or not isinstance(index, types.Integer):
         return None
 
     def codegen(context, builder, sig, args):
-        count = lanes_constant(vector)
+        count = lanes_constant(value)
         address = address_of(context, builder, array, args[0], args[1], count)
-        pointer = builder.bitcast(address, llvm_vector(vector).as_pointer())
-        builder.store(args[2], pointer, align=align or vector.element.bitwidth // 8)
+        pointer = builder.bitcast(address, llvm_vector(value).as_pointer())
+        builder.store(args[2], pointer, align=align or value.element.bitwidth // 8)
         return context.get_dummy_value()
 
-    return signature(types.none, array, types.intp, vector), codegen
+    return signature(types.none, array, types.intp, value), codegen
 
 
 @operation
 def load(typingctx, array, index):
     """``load(array, i)``: the vector at flat index `i` of a C-contiguous array."""
-    return _load(array, index)
+    return _load(array, index, vector_of(array))
 
 
 @operation
@@ -111,13 +115,14 @@ def load_each(typingctx, array, index):
 def load_as(typingctx, array, index, like):
     """``load_as(array, i, like)``: as many numbers as a vector of the array `like` holds.
 
-    They are converted to it: float64 from float32, which is exact, or either from itself.
+    They are converted to it: float64 from float32, which is exact, or either from itself. `like`
+    may be a vector too, or a part of one.
     """
-    given, vector = vector_of(array), vector_of(like)
-    if vector is None or not isinstance(index, types.Integer):
+    given, vector = vector_of(array), vector_like(like)
+    if given is None or vector is None or not isinstance(index, types.Integer):
         return None
-    if given == vector:
-        same = _load(array, index)
+    if given.element == vector.element:
+        same = _load(array, index, vector)
         return signature(vector, array, types.intp, like), same[1]
     if given != VECTORS[types.float32] or vector != VECTORS[types.float64]:
         return None
@@ -221,18 +226,17 @@ def load_partial(typingctx, array, index, count, fill):
 @operation
 def store_partial(typingctx, array, index, value, count):
     """``store_partial(array, i, v, count)``: `store` of the first `count` lanes."""
-    vector = vector_of(array, writable=True)
-    if vector is None or value != vector:
+    if not holds(array, value):
         return None
 
     def codegen(context, builder, sig, args):
-        some = _clamped(builder, vector, args[3])
+        some = _clamped(builder, value, args[3])
         address = address_of(context, builder, array, args[0], args[1], some)
-        mask = _first_lanes(builder, vector, args[3])
-        _masked_store(builder, vector, address, mask, args[2])
+        mask = _first_lanes(builder, value, args[3])
+        _masked_store(builder, value, address, mask, args[2])
         return context.get_dummy_value()
 
-    return signature(types.none, array, types.intp, vector, types.intp), codegen
+    return signature(types.none, array, types.intp, value, types.intp), codegen
 
 
 @operation
@@ -322,6 +326,7 @@ def flat_view(typingctx, array):
 
 
 def vector_like(like):
+    """The vector type that `splat` makes of the same argument."""
     if isinstance(like, VectorType):
         return like
     if isinstance(like, types.Array):

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 _BYTES = 64
+#: Two pieces a vector, as on most processors.
+PIECE_BYTES = 32
 
 
 class Vector:
@@ -104,7 +106,7 @@ def load(array: np.ndarray, index: int) -> Vector:
 def store(array: np.ndarray, index: int, value: Vector) -> None:
     if value.data.dtype != array.dtype:
         raise TypeError(f"a vector of {value.data.dtype} does not fit an array of {array.dtype}")
-    _window(array, index)[:] = value.data
+    _window(array, index, value.data.size)[:] = value.data
 
 
 store_aligned = store
@@ -114,8 +116,8 @@ def load_each(array: np.ndarray, index: int) -> Vector:
     return splat(array, _window(array, index, 1)[0])
 
 
-def load_as(array: np.ndarray, index: int, like: np.ndarray) -> Vector:
-    return Vector(_window(array, index, _count(like.dtype)).astype(like.dtype))
+def load_as(array: np.ndarray, index: int, like: Any) -> Vector:
+    return Vector(_window(array, index, lanes(like)).astype(_dtype(like)))
 
 
 def store_as(array: np.ndarray, index: int, value: Vector) -> None:
@@ -130,7 +132,7 @@ def load_partial(array: np.ndarray, index: int, count: int, fill: Any) -> Vector
 
 
 def store_partial(array: np.ndarray, index: int, value: Vector, count: int) -> None:
-    count = min(max(count, 0), _count(array.dtype))
+    count = min(max(count, 0), value.data.size)
     _window(array, index, count)[:] = value.data[:count]
 
 
@@ -147,15 +149,14 @@ flat_view = _flat
 
 
 def splat(like, value):
-    dtype = _dtype(like)
-    return Vector(np.full(_count(dtype), value, dtype))
+    return Vector(np.full(lanes(like), value, _dtype(like)))
 
 
 hold = keep = splat
 
 
 def lanes(like):
-    return _count(_dtype(like))
+    return like.data.size if isinstance(like, Vector) else _count(_dtype(like))
 
 
 # A register is a vector here.
@@ -243,6 +244,18 @@ def add_where(mask, total, value):
     return select(mask, total + value, total)
 
 
+def count_where(mask, count):
+    return select(mask, count + 1.0, count)
+
+
+def counts_from(like):
+    return splat(like, 2.0 ** np.finfo(_dtype(like)).nmant)
+
+
+def nan_where(mask, a):
+    return select(mask, np.nan, a)
+
+
 def select(mask, a, b):
     if not isinstance(mask, Vector):
         return a if mask else b
@@ -275,6 +288,32 @@ def _reduce(a: Vector, combine: Callable[..., Any]) -> Any:
 
 def horizontal_sum(a: Vector) -> Any:
     return _reduce(a, operator.add)
+
+
+def pieces(like):
+    return lanes(like) * _dtype(like).itemsize // PIECE_BYTES
+
+
+def piece(value: Vector, index: int) -> Vector:
+    count = PIECE_BYTES // value.data.itemsize
+    return Vector(value.data[index * count : (index + 1) * count].copy())
+
+
+def load_pieces(array: np.ndarray, index: int, apart: int) -> Vector:
+    count = PIECE_BYTES // array.itemsize
+    places = range(index, index + pieces(array) * apart, apart)
+    return Vector(np.concatenate([_window(array, place, count) for place in places]))
+
+
+def store_pieces(array: np.ndarray, index: int, apart: int, value: Vector) -> None:
+    for k in range(pieces(array)):
+        store(array, index + k * apart, piece(value, k))
+
+
+def with_piece(value: Vector, index: int, part: Vector) -> Vector:
+    result, count = value.data.copy(), part.data.size
+    result[index * count : (index + 1) * count] = part.data
+    return Vector(result)
 
 
 def interleave(a: Vector, b: Vector) -> tuple[Vector, Vector]:

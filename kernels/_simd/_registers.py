@@ -20,7 +20,8 @@ from ._types import VECTOR_BYTES, VECTORS, VectorType, llvm_vector, operation
 from ._types import splat as splat_value
 
 
-def _bytes() -> int:
+def register_bytes() -> int:
+    """How long a vector register is on the processor that code is made for."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     present = (features or "").split(",")
     return VECTOR_BYTES if "+avx512f" in present else 32 if "+avx" in present else 16
@@ -33,7 +34,7 @@ def _narrower(element: Any, size: int) -> VectorType:
 
 def _register_of(array: Any) -> VectorType | None:
     """The type of what a register holds of an array's vectors."""
-    vector, size = vector_of(array), _bytes()
+    vector, size = vector_of(array), register_bytes()
     return vector if vector is None or size == VECTOR_BYTES else _narrower(vector.element, size)
 
 
@@ -95,7 +96,7 @@ def keep(typingctx, like, value):
         return None
 
     def codegen(context, builder, sig, args):
-        made = _held_value if _bytes() == VECTOR_BYTES else splat_value
+        made = _held_value if register_bytes() == VECTOR_BYTES else splat_value
         return made(builder, args[1], vector)
 
     return signature(vector, like, vector.element), codegen

@@ -140,6 +140,16 @@ def operation(typer: Callable[..., Any]) -> Any:
     return intrinsic(typer)
 
 
+def processor_features(context: Any) -> list[str]:
+    """What the processor that code is made for has, as LLVM spells it."""
+    return (context.codegen().magic_tuple()[2] or "").split(",")
+
+
+def is_x86(context: Any) -> bool:
+    """Whether code is made for a processor of that family."""
+    return bool(context.codegen().magic_tuple()[0].startswith(("x86_64", "i686", "i386")))
+
+
 def call_intrinsic(builder: Any, name: str, result: ir.Type, arguments: list[ir.Value]) -> ir.Value:
     """A call of the LLVM intrinsic of that full name."""
     declaration = ir.FunctionType(result, [a.type for a in arguments])

@@ -29,10 +29,28 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _boundary as boundary
 from .._jit import device, kernel, warms
 from .._share import shared
-from .._simd import absolute, all_true, flat_view, lanes, prefetch, splat, store, store_partial
+from .._simd import (
+    absolute,
+    align_stack,
+    all_true,
+    flat_view,
+    lanes,
+    prefetch,
+    splat,
+    store,
+    store_partial,
+)
 from ._limits import LARGEST_C, c_matters, overflow_scale
 from ._network import LARGEST, network_ens
-from ._passes import copy_narrow, copy_transposed, statistics
+from ._passes import (
+    TOGETHER,
+    copy_narrow,
+    copy_together,
+    copy_transposed,
+    piece_lanes,
+    place,
+    statistics,
+)
 from ._select import solve
 
 #: Work (numbers read) below which threads cost more than they bring.
@@ -41,6 +59,9 @@ PARALLEL_FROM = 400_000
 #: soon done, with many it is long in the caches.
 AHEAD_FEW, AHEAD_MANY, MANY = 4, 2, 256
 AHEAD_NETWORK = 16
+#: Rows whose distance is a multiple of a page, or within two lines of one of a way of the second
+#: cache, lie alike; the latter is slow from so many on.
+_PAGE, _WAY, _NEAR, _MANY_ALIKE = 1 << 12, 1 << 17, 128, 64
 
 
 @device
@@ -64,18 +85,24 @@ def group_size(z):
 
 
 @device
-def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer):
+def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer, block):
     """Solve groups ``first`` to ``last - 1``; whether every mean is finite.
 
-    Where there are fewer coordinates than lanes, the other lanes hold zeros.
+    Where there are fewer coordinates than lanes, the other lanes hold zeros. Unless `block` is
+    None or empty, several groups at a time are brought there first.
     """
     n, width = out.size, lanes(z)
     m = z.size // n
     finite, narrow = True, n < width
     # What comes in another order is brought into the buffer, and read there.
-    rows, stride, step = flat_view(z), n, n
+    part = piece_lanes(z)
+    rows, stride, apart, step = flat_view(z), n, part, n
     if narrow or transposed:
-        rows, stride, step = flat_view(buffer), width, 0 if narrow else width
+        rows, stride, apart, step = flat_view(buffer), part, m * part, 0 if narrow else width
+    many = TOGETHER * width
+    brought = -many  # the first coordinate in the block
+    if block is not None and block.size > 0:
+        rows, stride, apart, step = flat_view(block), many, part, 0
     for group in range(first, last):
         # The last group overlaps the one before, rather than being a case of its own.
         j = min(group * width, n - width)
@@ -87,7 +114,12 @@ def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer
                 _copy_narrow(z, transposed, n, m, buffer)
             else:
                 copy_transposed(z, j, m, buffer)
-        mean, deviation = statistics(rows, start, stride, m, weights, total, buffer)
+        if block is not None and block.size > 0:
+            if j > brought + many - width:
+                brought = min(j, n - many)
+                copy_together(z, brought, n, m, block)
+            start = j - brought
+        mean, deviation = statistics(rows, start, stride, apart, m, weights, total, buffer)
         finite &= all_true(absolute(mean) < splat(mean, np.inf))
         w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, where, step)
         if narrow:
@@ -104,7 +136,7 @@ def _copy_narrow(z, transposed, n, m, buffer):
     if transposed:
         for i in range(m):
             for r in range(width):
-                buffer[i * width + r] = z[r, i] if r < n else 0.0
+                buffer[place(buffer, i, r, m)] = z[r, i] if r < n else 0.0
     else:
         copy_narrow(z, n, m, buffer)
 
@@ -112,7 +144,8 @@ def _copy_narrow(z, transposed, n, m, buffer):
 @kernel
 def ens_columns(z, c, weights, total, smallest, first, last, out, buffer):
     """See the module."""
-    return _groups(z, c, weights, total, smallest, False, first, last, out, buffer)
+    align_stack()
+    return _groups(z, c, weights, total, smallest, False, first, last, out, buffer, None)
 
 
 @device
@@ -121,19 +154,23 @@ def ens_inlined(z, c, weights, total, smallest, transposed, out, memory):
     width = lanes(z)
     buffer = _aligned(memory, z.size // out.size * width)
     groups = (out.size + width - 1) // width
-    return _groups(z, c, weights, total, smallest, transposed, 0, groups, out, buffer)
+    return _groups(z, c, weights, total, smallest, transposed, 0, groups, out, buffer, None)
 
 
 @kernel
 def ens_serial(z, c, weights, total, smallest, transposed, out, memory):
     """See the module."""
+    align_stack()
     return ens_inlined(z, c, weights, total, smallest, transposed, out, memory)
 
 
 @kernel
 def _some_groups(z, c, weights, total, smallest, transposed, first, last, out, memory):
-    buffer = _aligned(memory, z.size // out.size * lanes(z))
-    return _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer)
+    align_stack()
+    size = z.size // out.size * lanes(z)
+    memory = _aligned(memory, memory.size - lanes(z))
+    buffer, block = memory[:size], memory[size:]
+    return _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer, block)
 
 
 def _make_network(m: int) -> Any:
@@ -142,6 +179,7 @@ def _make_network(m: int) -> Any:
 
     @kernel
     def network_groups(z, c, first, last, out, memory):
+        align_stack()
         n = out.size
         width = lanes(z)
         finite = True
@@ -178,7 +216,7 @@ def ens(
         float64). Not copied where it is C-contiguous.
     c : float
         ``lam / eta``, at least 0: 0 gives the mean, a large c a median.
-    axis : {0, 1}
+    axis : {0, 1, -1, -2}
         The axis of the clients.
     weights : array_like of shape (m,), optional
         Positive weights of the clients; equal by default.
@@ -200,8 +238,9 @@ def ens(
         Naming the argument; also if there is a NaN or an infinity in `z`.
     """
     z = boundary.as_floats("z", z, ndim=2)
-    if axis not in (0, 1):
-        raise ValueError(f"axis must be 0 or 1, got {axis!r}")
+    if axis not in (0, 1, -1, -2):
+        raise ValueError(f"axis must be 0 or 1, or from the end -1 or -2, got {axis!r}")
+    axis %= 2
     m, n = z.shape if axis == 0 else z.shape[::-1]
     if m == 0:
         raise ValueError(f"z must hold at least one client, got shape {z.shape}")
@@ -240,6 +279,8 @@ def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> boo
             total, smallest = float(weights.sum()), float(weights.min())
         solve_groups, given = _some_groups, (z, c, weights, total, smallest, axis == 1)
         room = (m + 1) * width
+        if axis == 0 and _lie_alike(z):
+            room += m * TOGETHER * width
     if count == 1 or z.size < PARALLEL_FROM or n < 2 * width:
         return bool(solve_groups(*given, 0, groups, out, np.empty(room, z.dtype)))
     # Blocks of the same boundaries whatever the number of threads; a few for each.
@@ -250,6 +291,20 @@ def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> boo
         return solve_groups(*given, first, last, out, np.empty(room, z.dtype))
 
     return all(shared(block, blocks, count))
+
+
+def _lie_alike(z: Any) -> bool:
+    """Whether rows of z drive each other out of caches, so that a line must be used at once.
+
+    The first cache has room for some lines at each distance from multiples of a page, but for
+    twice as many where vectors straddle two of them; the second, and the banks of memory, for
+    some near multiples of `_WAY`.
+    """
+    (m, n), row = z.shape, z.strides[0]
+    if n * z.itemsize < TOGETHER * 64:
+        return False
+    near = (row + _NEAR) % _WAY <= 2 * _NEAR
+    return (near and m >= _MANY_ALIKE) or (row % _PAGE == 0 and z.ctypes.data % 64 != 0)
 
 
 def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:

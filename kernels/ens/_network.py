@@ -52,8 +52,8 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
     """
     if not isinstance(z, types.Array) or z.layout != "C" or z.dtype not in VECTORS:
         return None
-    vector, m = VECTORS[z.dtype], len(rows)
-    if mean not in (types.none, vector):
+    vector, m = VECTORS[z.dtype] if mean == types.none else mean, len(rows)
+    if getattr(vector, "element", None) != z.dtype:
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -107,7 +107,7 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
 def _python(z: Any, index: Any, stride: Any, rows: Any, unit: Any, mean: Any) -> Any:
     """The same on NumPy arrays, for runs without compilation."""
     flat, m, dtype = z.reshape(-1), len(rows), z.dtype.type
-    width = 64 // z.itemsize
+    width = 64 // z.itemsize if mean is None else mean.data.size
     column = np.stack([flat[index + i * stride : index + i * stride + width] for i in range(m)])
     sums = np.zeros((UNROLL, width), z.dtype)
     with np.errstate(all="ignore"):

@@ -7,23 +7,37 @@ import numpy as np
 from .._jit import large_device as device
 from .._simd import (
     add_where,
+    count_where,
+    counts_from,
     fma,
     lanes,
     load,
+    load_as,
     load_partial,
+    load_pieces,
     load_transposed,
     maximum,
     minimum,
+    nan_where,
+    piece,
+    pieces,
     prefetch_second,
     select,
     splat,
     sqrt,
     store_aligned,
+    store_pieces,
+    with_piece,
 )
 from ._network import UNROLL
 
 #: Rows summed directly; sums of such blocks are added with compensation.
 BLOCK = 64
+#: Passes during which a later group is asked for: all of it at once would wait for memory.
+PASSES = 2
+#: Groups that are brought together where rows lie alike, and how many such blocks ahead are
+#: asked for.
+TOGETHER, BLOCKS_AHEAD = 4, 3
 
 
 @device
@@ -35,31 +49,36 @@ def compensated(total, lost, term):
 
 
 @device
-def statistics(z, start, stride, m, weights, weight, buffer):
-    """Mean and deviation of m rows, row i the vector at flat index ``start + i*stride`` of z.
+def statistics(z, start, stride, apart, m, weights, weight, buffer):
+    """Mean and deviation of m rows of a group of coordinates.
 
-    The rows are copied to `buffer`, which may be where they are. The order of the sums is the
-    same for every caller.
+    Piece k of row i is at flat index ``start + i*stride + k*apart`` of z. The rows are copied to
+    `buffer`, a piece of all rows after the other, which may be where they are. The order of the
+    sums is the same for every caller.
     """
     zero = splat(z, 0.0)
     total = lost = squares = zero
     i = 0
     while i < m:
         stop = min(i + BLOCK, m)
-        s0 = s1 = s2 = s3 = zero, zero
+        s0 = s1 = s2 = s3 = q0 = q1 = zero
         while i + UNROLL <= stop:
             # Loads that wait for no store, whose address may look like theirs.
-            v0, v1, v2, v3 = _four(z, start + i * stride, stride)
-            s0 = _add_row(s0, v0, weights, i, buffer)
-            s1 = _add_row(s1, v1, weights, i + 1, buffer)
-            s2 = _add_row(s2, v2, weights, i + 2, buffer)
-            s3 = _add_row(s3, v3, weights, i + 3, buffer)
+            k = start + i * stride
+            v0, v1 = load_pieces(z, k, apart), load_pieces(z, k + stride, apart)
+            k += 2 * stride
+            v2, v3 = load_pieces(z, k, apart), load_pieces(z, k + stride, apart)
+            s0, q0 = _add_row(s0, q0, v0, weights, i, m, buffer)
+            s1, q1 = _add_row(s1, q1, v1, weights, i + 1, m, buffer)
+            s2, q0 = _add_row(s2, q0, v2, weights, i + 2, m, buffer)
+            s3, q1 = _add_row(s3, q1, v3, weights, i + 3, m, buffer)
             i += UNROLL
         while i < stop:
-            s0 = _add_row(s0, load(z, start + i * stride), weights, i, buffer)
+            v0 = load_pieces(z, start + i * stride, apart)
+            s0, q0 = _add_row(s0, q0, v0, weights, i, m, buffer)
             i += 1
-        total, lost = compensated(total, lost, (s0[0] + s1[0]) + (s2[0] + s3[0]))
-        squares += (s0[1] + s1[1]) + (s2[1] + s3[1])
+        total, lost = compensated(total, lost, (s0 + s1) + (s2 + s3))
+        squares += q0 + q1
     w = splat(total, weight)
     mean = (total + lost) / w
     # Good enough for a first guess, which is all it is for.
@@ -67,24 +86,49 @@ def statistics(z, start, stride, m, weights, weight, buffer):
 
 
 @device
-def _four(z, k, stride):
-    return load(z, k), load(z, k + stride), load(z, k + 2 * stride), load(z, k + 3 * stride)
+def _add_row(total, squares, v, weights, i, m, buffer):
+    """A sum and a sum of squares with row i, v, in it."""
+    _store_row(buffer, i, m, v)
+    p = v if weights is None else v * weights[i]
+    return total + p, fma(p, v, squares)
 
 
 @device
-def _add_row(sums, v, weights, i, buffer):
-    """A sum and a sum of squares with row i, v, in it."""
-    store_aligned(buffer, i * lanes(v), v)
-    p = v if weights is None else v * weights[i]
-    return sums[0] + p, fma(p, v, sums[1])
+def piece_lanes(like):
+    """Lanes of a piece."""
+    return lanes(like) // pieces(like)
+
+
+@device
+def _store_row(buffer, i, m, v):
+    width = piece_lanes(v)
+    store_pieces(buffer, i * width, m * width, v)
+
+
+@device
+def place(buffer, i, r, m):
+    """Where lane r of row i lies in the buffer, piece by piece."""
+    width = piece_lanes(buffer)
+    return (r // width * m + i) * width + r % width
 
 
 @device
 def copy_narrow(z, n, m, buffer):
     """Copy m rows of n columns, fewer than the lanes; the other lanes repeat zero."""
-    width = lanes(z)
     for i in range(m):
-        store_aligned(buffer, i * width, load_partial(z, i * n, n, 0.0))
+        _store_row(buffer, i, m, load_partial(z, i * n, n, 0.0))
+
+
+@device
+def copy_together(z, j, n, m, block):
+    """Copy TOGETHER groups of m rows, from coordinate j on, and ask for later ones."""
+    width, many = lanes(z), TOGETHER * lanes(z)
+    for i in range(m):
+        row = i * n + j
+        for k in range(0, many, width):
+            prefetch_second(z, row + BLOCKS_AHEAD * many + k)
+        for k in range(0, many, width):
+            store_aligned(block, i * many + k, load(z, row + k))
 
 
 @device
@@ -94,88 +138,157 @@ def copy_transposed(z, j, m, buffer):
     if m < width:
         for i in range(m):
             for r in range(width):
-                buffer[i * width + r] = z[j + r, i]
+                buffer[place(buffer, i, r, m)] = z[j + r, i]
         return
     i = 0
     while i < m:
         start = min(i, m - width)  # the last square overlaps the one before
-        _store_square(buffer, start * width, load_transposed(z, j * m + start, m))
+        _store_square(buffer, start, m, load_transposed(z, j * m + start, m))
         i += width
 
 
 @device
-def _store_square(buffer, k, columns):
-    width = lanes(buffer)
+def _store_square(buffer, first, m, columns):
     for r in range(len(columns)):
-        store_aligned(buffer, k + r * width, columns[r])
+        _store_row(buffer, first + r, m, columns[r])
+
+
+@device
+def _four(z, k, stride, like):
+    """Four rows of a piece, which has as many lanes as `like`."""
+    v0, v1 = load_as(z, k, like), load_as(z, k + stride, like)
+    return v0, v1, load_as(z, k + 2 * stride, like), load_as(z, k + 3 * stride, like)
 
 
 @device
 def count_above(buffer, m, weights, t, source, where, step):
     """The weight above t of the buffer's m rows, per lane.
 
-    Unless `step` is 0, each row of a later group, at ``where + i*step`` of the array `source`, is
-    asked for meanwhile: memory would be idle here. It goes to the second cache, because the first
-    is too small to hold it until it is needed, and rows that lie alike would drive each other out.
+    Unless `step` is 0, some rows of a later group, at ``where + i*step`` of the array `source`,
+    are asked for meanwhile: memory would be idle here. They go to the second cache, because the
+    first is too small to hold them until they are needed, and rows that lie alike would drive
+    each other out.
     """
-    width = lanes(buffer)
-    n0 = n1 = n2 = n3 = splat(buffer, 0.0)
+    above = t
+    for k in range(pieces(t)):
+        asked = where + _first_asked(k, m, t) * step
+        further = step if k < _asking(t) else 0
+        part = _count_above(buffer, k, m, weights, piece(t, k), source, asked, further)
+        above = with_piece(above, k, part)
+    return above
+
+
+@device
+def _count_above(buffer, k, m, weights, t, source, where, step):
+    """The same of piece `k`, whose sums stay in registers."""
+    width = lanes(t)
+    n0 = n1 = n2 = n3 = _nothing(t, weights)
     i = 0
     while i + UNROLL <= m:
-        v0, v1, v2, v3 = _four(buffer, i * width, width)
+        v0, v1, v2, v3 = _four(buffer, (k * m + i) * width, width, t)
         n0 = _add_above(n0, v0 > t, weights, i)
         n1 = _add_above(n1, v1 > t, weights, i + 1)
         n2 = _add_above(n2, v2 > t, weights, i + 2)
         n3 = _add_above(n3, v3 > t, weights, i + 3)
-        if step > 0:
-            prefetch_second(source, where + i * step)
-            prefetch_second(source, where + (i + 1) * step)
-            prefetch_second(source, where + (i + 2) * step)
-            prefetch_second(source, where + (i + 3) * step)
+        where = _ask(source, where, step)
         i += UNROLL
     while i < m:
-        n0 = _add_above(n0, load(buffer, i * width) > t, weights, i)
+        n0 = _add_above(n0, load_as(buffer, (k * m + i) * width, t) > t, weights, i)
         i += 1
-    return (n0 + n1) + (n2 + n3)
+    return _sum(n0, n1, n2, n3, weights)
 
 
 @device
-def _add_above(count, higher, weights, i):
-    return add_where(higher, count, 1.0 if weights is None else weights[i])
-
-
-@device
-def window(z, start, stride, m, weights, t):
+def window(z, start, stride, apart, m, weights, t, source, where, step):
     """The weight above t, the largest number <= t and the smallest > t, per lane.
 
-    Row i of the m rows is the vector at flat index ``start + i*stride``.
+    Piece k of row i of the m rows is at flat index ``start + i*stride + k*apart`` of z. What is
+    asked for meanwhile is as in `count_above`.
     """
-    n0 = n1 = n2 = n3 = splat(z, 0.0)
-    w0 = w1 = splat(z, -np.inf), splat(z, np.inf)
+    above = below = next_above = t
+    for k in range(pieces(t)):
+        first, t_k = start + k * apart, piece(t, k)
+        asked = where + _first_asked(k, m, t) * step
+        further = step if k < _asking(t) else 0
+        weight, low, high = _window(z, first, stride, m, weights, t_k, source, asked, further)
+        above, below = with_piece(above, k, weight), with_piece(below, k, low)
+        next_above = with_piece(next_above, k, high)
+    return above, below, next_above
+
+
+@device
+def _window(z, start, stride, m, weights, t, source, where, step):
+    """The same of a piece, whose sums stay in registers."""
+    n0 = n1 = n2 = n3 = _nothing(t, weights)
+    w0 = w1 = splat(t, -np.inf), splat(t, np.inf)
     i = 0
     while i + UNROLL <= m:
-        v0, v1, v2, v3 = _four(z, start + i * stride, stride)
+        v0, v1, v2, v3 = _four(z, start + i * stride, stride, t)
         k0, k1, k2, k3 = v0 > t, v1 > t, v2 > t, v3 > t
         n0, n1 = _add_above(n0, k0, weights, i), _add_above(n1, k1, weights, i + 1)
-        # Two of each extremum are enough, and with AVX2 all that there are registers for.
         w0, w1 = _see(w0, v0, k0), _see(w1, v1, k1)
-        if weights is None:
-            n0, n1 = _add_above(n0, k2, None, 0), _add_above(n1, k3, None, 0)
-        else:
-            n2, n3 = _add_above(n2, k2, weights, i + 2), _add_above(n3, k3, weights, i + 3)
+        n2, n3 = _add_above(n2, k2, weights, i + 2), _add_above(n3, k3, weights, i + 3)
         w0, w1 = _see(w0, v2, k2), _see(w1, v3, k3)
+        where = _ask(source, where, step)
         i += UNROLL
     while i < m:
-        v0 = load(z, start + i * stride)
+        v0 = load_as(z, start + i * stride, t)
         k0 = v0 > t
         n0, w0 = _add_above(n0, k0, weights, i), _see(w0, v0, k0)
         i += 1
-    return (n0 + n1) + (n2 + n3), maximum(w0[0], w1[0]), minimum(w0[1], w1[1])
+    return _sum(n0, n1, n2, n3, weights), maximum(w0[0], w1[0]), minimum(w0[1], w1[1])
+
+
+@device
+def _asking(like):
+    """Pieces during which something is asked for: no more than leave each a row at a time."""
+    return min(pieces(like), UNROLL // PASSES)
+
+
+@device
+def _first_asked(k, m, like):
+    """How many of the rows ahead were asked for before piece `k`, of this pass."""
+    return k * (m // (PASSES * _asking(like)))
+
+
+@device
+def after_pass(where, step, m, passes):
+    """Index and step of the rows ahead that are left to be asked for after so many passes."""
+    return where + m // PASSES * step, step if passes < PASSES else 0
+
+
+@device
+def _ask(source, where, step):
+    """Ask for some of the rows ahead; the index of the row behind them."""
+    if step > 0:
+        for _ in range(UNROLL // (PASSES * _asking(source))):
+            prefetch_second(source, where)
+            where += step
+    return where
 
 
 @device
 def _see(seen, v, higher):
     """Neighbours of t, below and above, with v among what was seen."""
-    # In this order the second select needs no register but v's.
-    above = minimum(seen[1], select(higher, v, np.inf))
-    return maximum(seen[0], select(higher, -np.inf, v)), above
+    return maximum(nan_where(higher, v), seen[0]), minimum(select(higher, v, np.inf), seen[1])
+
+
+@device
+def _nothing(t, weights):
+    """A weight to begin with; where all weigh the same, they are counted."""
+    return counts_from(t) if weights is None else splat(t, 0.0)
+
+
+@device
+def _add_above(weight, higher, weights, i):
+    if weights is None:
+        return count_where(higher, weight)
+    return add_where(higher, weight, weights[i])
+
+
+@device
+def _sum(n0, n1, n2, n3, weights):
+    if weights is None:
+        start = counts_from(n0)
+        n0, n1, n2, n3 = n0 - start, n1 - start, n2 - start, n3 - start
+    return (n0 + n1) + (n2 + n3)

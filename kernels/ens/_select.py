@@ -27,12 +27,15 @@ from .._simd import (
     lanes,
     maximum,
     minimum,
+    piece,
+    pieces,
     select,
     splat,
     to_bits,
+    with_piece,
 )
 from ._network import network_ens
-from ._passes import count_above, window
+from ._passes import after_pass, count_above, piece_lanes, window
 
 #: Density of a standard normal variable at its mean, of which F's slope is estimated.
 DENSITY = 0.4
@@ -74,10 +77,10 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
 
     Parameters: the buffer's m rows, the clients' weights or None, their total and smallest,
     c = lam/eta, and the columns' mean and deviation. Rows of a later group, at ``where +
-    i*step`` of the array `source`, are prefetched on the way. A lane whose mean is not finite
+    i*step`` of the array `source`, are asked for on the way. A lane whose mean is not finite
     returns that mean.
     """
-    width = lanes(buffer)
+    width = piece_lanes(buffer)
     zero, inf = splat(buffer, 0.0), splat(buffer, np.inf)
     p, total = splat(buffer, smallest), splat(buffer, weight)
     unit, rank = splat(buffer, c / weight), splat(buffer, 2.0 * c / m)
@@ -93,13 +96,14 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
         if counted:
             counts -= 1
             above_t = count_above(buffer, m, weights, t, source, where, step)
-            step = 0
             f_below = f_above = t - fma(fma(splat(buffer, 2.0), above_t, -total), unit, mean)
             below = above = t
             too_high = f_below > 0.0
         else:
             counts = more
-            above_t, below, above = window(buffer, 0, width, m, weights, t)
+            above_t, below, above = window(
+                buffer, 0, width, m * width, m, weights, t, source, where, step
+            )
             excess = fma(splat(buffer, 2.0), above_t, -total)
             u = fma(excess, unit, mean)
             # No solution lies outside the data, wherever rounding puts the mean.
@@ -121,6 +125,7 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
             break
         t, way, one = _next_point(bracket, too_high, counted, slope, rank, turn, done)
         turn += 1
+        where, step = after_pass(where, step, m, turn)
         if all_true(~(way > NEAR * one) | done):
             counts = 0
         elif turn == FIRST_COUNTS and not all_true(~(way > far * one) | done):
@@ -135,8 +140,13 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
 @device
 def _of_a_sample(buffer, m, c, mean):
     """The solution of some rows, spread evenly, around the mean of all."""
-    stride = m // SAMPLE * lanes(buffer)
-    return network_ens(buffer, 0, stride, _SAMPLE_ROWS, c / SAMPLE, mean)
+    width, w = piece_lanes(buffer), mean
+    stride = m // SAMPLE * width
+    for k in range(pieces(mean)):
+        center = piece(mean, k)
+        part = network_ens(buffer, k * m * width, stride, _SAMPLE_ROWS, c / SAMPLE, center)
+        w = with_piece(w, k, part)
+    return w
 
 
 @device

@@ -51,8 +51,8 @@ def test_equals_the_reference(shape, dtype, rng):
     for _ in range(CASES):
         m, n = int(rng.choice(MS[: 9 if FEW else None])), int(rng.choice(NS))
         Z = SHAPES[shape](rng, (m, n)).astype(dtype)
-        c, axis = float(rng.choice(CS)), int(rng.integers(2))
-        got = ens(Z if axis == 0 else np.ascontiguousarray(Z.T), c, axis=axis)
+        c, axis = float(rng.choice(CS)), int(rng.integers(-2, 2))
+        got = ens(Z if axis % 2 == 0 else np.ascontiguousarray(Z.T), c, axis=axis)
         assert got.dtype == dtype
         bound = 1e-15 if dtype == np.float64 else 2e-7
         if shape == "tiny":
@@ -127,6 +127,41 @@ def test_a_coordinate_depends_on_nothing_but_itself(m, dtype, rng, monkeypatch):
             np.testing.assert_array_equal(np.concatenate(chunks), w)
         order = rng.permutation(n)
         np.testing.assert_array_equal(ens(Z[:, order], c), w[order])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("m", "row", "offset", "alike"),
+    [
+        (40, 1 << 12, 16, True),  # a multiple of a page, and vectors that straddle two lines
+        (40, 3 << 12, 16, True),
+        (40, 1 << 12, 0, False),
+        (64, 1 << 17, 0, True),  # a way of the second cache
+        (63, 1 << 17, 0, False),
+        (64, (1 << 17) - 120, 0, True),
+        (64, (1 << 17) + 128, 8, True),
+        (64, (1 << 17) + 136, 8, False),
+        (40, 1000, 16, False),
+    ],
+)
+def test_rows_that_lie_alike(m, row, offset, alike, dtype, rng, monkeypatch):
+    """They are read several groups at a time; the bits are those of any other distance."""
+    monkeypatch.setattr(module, "PARALLEL_FROM", 0)
+    n = row // np.dtype(dtype).itemsize
+    few = min(n, 1000)
+    memory = np.empty(m * n + 64, dtype)
+    start = (-memory.ctypes.data % 64 + offset) // memory.itemsize
+    Z = memory[start : start + m * n].reshape(m, n)
+    Z[:] = rng.standard_cauchy(Z.shape)
+    assert module._lie_alike(Z) == alike
+    if FEW and row != 1 << 12:
+        return
+    for c in (0.1, 50.0):
+        w = ens(Z, c)
+        other = ens(np.ascontiguousarray(Z.T), c, axis=-1)
+        np.testing.assert_array_equal(w, other)
+    np.testing.assert_array_equal(ens(Z, c, threads=2), w)
+    assert error(w[:few], reference(Z[:, :few], c), Z[:, :few]) <= 10 * np.finfo(dtype).eps
 
 
 def test_strided_integer_and_readonly_input(rng):
@@ -252,6 +287,8 @@ GOOD = np.ones((40, 30))
         ({"c": np.nan}, ValueError, "c must be a finite number"),
         ({"c": "much"}, TypeError, "c must be a finite number"),
         ({"axis": 2}, ValueError, "axis must be 0 or 1"),
+        ({"axis": -3}, ValueError, "axis must be 0 or 1"),
+        ({"axis": None}, ValueError, "axis must be 0 or 1"),
         ({"weights": np.ones(39)}, ValueError, r"weights must have shape \(40,\)"),
         ({"weights": np.zeros(40)}, ValueError, "weights must be positive"),
         ({"weights": np.full(40, np.inf)}, ValueError, "weights must be finite"),
@@ -271,7 +308,7 @@ def test_bad_input(arguments, error_type, message):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("m", [3, 40])
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1, -1])
 def test_a_number_that_is_not_finite_is_named(value, m, axis):
     Z = np.ones((m, 30))
     Z[1, 17] = value

@@ -352,6 +352,60 @@ def test_registers_hold_vectors_in_parts(pair: Any, rng: np.random.Generator) ->
 
 
 @kernel
+def _in_pieces(x: Any, apart: int, out: Any, memory: Any, count: Any) -> None:
+    width, every = simd.lanes(x), simd.pieces(x)
+    count[0] = every
+    v = simd.load(x, 0)
+    w = v
+    for k in range(every):
+        part = simd.piece(v, k)
+        place = k * simd.lanes(part)
+        simd.store(out, place, simd.load_as(x, place, part) - 1)
+        # Some lanes of a piece, and pieces put in their places one by one.
+        simd.store_partial(out, width + place, part, 1)
+        w = simd.with_piece(w, k, simd.splat(part, 2.0) * part)
+    simd.store(out, 2 * width, w)
+    simd.store_pieces(memory, 0, apart, v)
+    simd.store(out, 3 * width, simd.load_pieces(memory, 0, apart))
+    # What is counted, and NaN for which the other number is taken.
+    high = v > 0.5
+    n = simd.counts_from(v)
+    n = simd.count_where(high, simd.count_where(v > 0.0, n))
+    simd.store(out, 4 * width, n - simd.counts_from(x))
+    simd.store(out, 5 * width, simd.maximum(simd.nan_where(high, v), simd.splat(v, 0.25)))
+    simd.store(out, 6 * width, simd.nan_where(high, v))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_pieces_counts_and_nan(dtype: Any, rng: np.random.Generator) -> None:
+    width = 64 // np.dtype(dtype).itemsize
+    x = rng.uniform(-1, 1, size=width).astype(dtype)
+    apart, count = 3 * width, np.zeros(1, np.int64)
+    memory = np.zeros(4 * apart + 64, dtype)
+    memory = memory[-memory.ctypes.data % 64 // memory.itemsize :]
+    out = np.full((7, width), 8.0, dtype)
+    _in_pieces(x, apart, out, memory, count)
+    every = int(count[0])
+    assert every in (1, 2, 4)
+    part = width // every
+    first = np.arange(width) % part == 0
+    expected = [
+        x - 1,
+        np.where(first, x, dtype(8)),
+        2 * x,
+        x,
+        (x > 0).astype(dtype) + (x > 0.5),
+        np.where((x > 0.5) | (x < 0.25), dtype(0.25), x),
+        np.where(x > 0.5, dtype(np.nan), x),
+    ]
+    for k, (row, values) in enumerate(zip(out, expected, strict=True)):
+        assert_same(row, values, k)
+    for k in range(every):
+        piece = x[k * part : (k + 1) * part]
+        np.testing.assert_array_equal(memory[k * apart : k * apart + part], piece)
+
+
+@kernel
 def _aligned(x: Any, out: Any, start: int) -> None:
     simd.store_aligned(out, start, simd.load(x, start) + 1)
 

@@ -1,0 +1,146 @@
+"""Pieces of vectors, for loops with a dozen of them: all stay in registers; see `_simd`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.registry import cpu_target
+from numba.core.typing import signature
+
+from ._memory import address_of, holds, lanes_constant, vector_like, vector_of
+from ._registers import register_bytes
+from ._types import (
+    VectorType,
+    is_x86,
+    llvm_vector,
+    operation,
+    pick_lanes,
+)
+
+
+def _piece_bytes() -> int:
+    """How long a piece is on the processor that code is made for: with 32 short registers, two."""
+    both = 1 if is_x86(cpu_target.target_context) else 2
+    return both * register_bytes()
+
+
+def _piece_of(vector: VectorType) -> VectorType:
+    whole = vector.lanes * vector.element.bitwidth // 8
+    return VectorType(vector.element, min(whole, _piece_bytes()))
+
+
+def _count(vector: VectorType) -> int:
+    return vector.lanes // _piece_of(vector).lanes
+
+
+@operation
+def pieces(typingctx: Any, like: Any) -> Any:
+    """``pieces(like)``: how many pieces a vector has, a constant; `like` as for `splat`.
+
+    Where the registers are many or long, a vector is its only piece.
+    """
+    vector = vector_like(like)
+    if vector is None:
+        return None
+
+    def codegen(context, builder, sig, args):
+        return context.get_constant(types.intp, _count(vector))
+
+    return signature(types.intp, like), codegen
+
+
+@operation
+def piece(typingctx: Any, value: Any, index: Any) -> Any:
+    """``piece(v, k)``: piece `k` of a vector, which holds fewer lanes."""
+    if not isinstance(value, VectorType) or not isinstance(index, types.Integer):
+        return None
+    part = _piece_of(value)
+
+    def codegen(context, builder, sig, args):
+        if part == value:
+            return args[0]
+        memory = _in_memory(builder, args[0])
+        return builder.load(_pointer(builder, memory, part, args[1]))
+
+    return signature(part, value, types.intp), codegen
+
+
+@operation
+def with_piece(typingctx: Any, value: Any, index: Any, part: Any) -> Any:
+    """``with_piece(v, k, p)``: `v` with piece `k` replaced by `p`."""
+    if not isinstance(value, VectorType) or part != _piece_of(value):
+        return None
+
+    def codegen(context, builder, sig, args):
+        if part == value:
+            return args[2]
+        memory = _in_memory(builder, args[0])
+        builder.store(args[2], _pointer(builder, memory, part, args[1]))
+        return builder.load(memory)
+
+    return signature(value, value, types.intp, part), codegen
+
+
+def _in_memory(builder: Any, value: Any) -> Any:
+    """The address of a copy, which LLVM leaves out where it knows the index of the piece."""
+    memory = cgutils.alloca_once(builder, value.type)
+    builder.store(value, memory)
+    return memory
+
+
+def _pointer(builder: Any, memory: Any, part: Any, index: Any) -> Any:
+    return builder.gep(builder.bitcast(memory, llvm_vector(part).as_pointer()), [index])
+
+
+@operation
+def load_pieces(typingctx: Any, array: Any, index: Any, apart: Any) -> Any:
+    """``load_pieces(array, i, apart)``: a vector, piece k from flat index ``i + k*apart`` on."""
+    vector = vector_of(array)
+    if vector is None:
+        return None
+
+    def codegen(context, builder, sig, args):
+        part, found = _piece_of(vector), []
+        for pointer in _places(context, builder, array, vector, args):
+            found.append(builder.load(pointer, align=vector.element.bitwidth // 8))
+        lanes = part.lanes
+        while len(found) > 1:
+            lanes *= 2
+            order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes)))
+            pairs = zip(found[::2], found[1::2], strict=True)
+            found = [builder.shuffle_vector(*pair, order) for pair in pairs]
+        return found[0]
+
+    return signature(vector, array, types.intp, types.intp), codegen
+
+
+@operation
+def store_pieces(typingctx: Any, array: Any, index: Any, apart: Any, value: Any) -> Any:
+    """``store_pieces(array, i, apart, v)``: write piece k of `v` at flat index ``i + k*apart``.
+
+    Their addresses are multiples of their lengths (else undefined).
+    """
+    if not holds(array, value) or value != vector_of(array):
+        return None
+
+    def codegen(context, builder, sig, args):
+        lanes = _piece_of(value).lanes
+        places = _places(context, builder, array, value, args)
+        for k, pointer in enumerate(places):
+            part = pick_lanes(builder, args[3], k * lanes, lanes)
+            builder.store(part, pointer, align=lanes * value.element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp, types.intp, value), codegen
+
+
+def _places(context: Any, builder: Any, array: Any, vector: Any, args: Any) -> list[Any]:
+    """Where the pieces of a vector lie, in an array of which the first three arguments tell."""
+    part, where, places = _piece_of(vector), args[1], []
+    for _ in range(_count(vector)):
+        address = address_of(context, builder, array, args[0], where, lanes_constant(part))
+        places.append(builder.bitcast(address, llvm_vector(part).as_pointer()))
+        where = builder.add(where, args[2])
+    return places
