@@ -55,6 +55,8 @@ from ._select import solve
 
 #: Work (numbers read) below which threads cost more than they bring.
 PARALLEL_FROM = 400_000
+#: Clients of equal weight that float32 can count.
+MOST_SINGLE = 1 << 24
 #: Groups ahead of the present one that are prefetched: with few clients a group is
 #: soon done, with many it is long in the caches.
 AHEAD_FEW, AHEAD_MANY, MANY = 4, 2, 256
@@ -254,9 +256,9 @@ def ens(
     if n == 0:
         return out
     largest = LARGEST_C[z.itemsize]
-    if weights is not None and z.dtype == np.float32:
+    if z.dtype == np.float32 and (weights is not None or m > MOST_SINGLE):
         # Sums of weights must tell neighbouring ranks apart, which float32 cannot.
-        _weighted_single(z, c, axis, weights, out, count)
+        _by_doubles(z, c, axis, weights, out, count)
     elif not _run(z, c if c < largest else largest, axis, weights, out, count) or c > largest:
         boundary.check_finite("z", z)
         _rescaled(z, c, axis, weights, out)
@@ -307,8 +309,8 @@ def _lie_alike(z: Any) -> bool:
     return (near and m >= _MANY_ALIKE) or (row % _PAGE == 0 and z.ctypes.data % 64 != 0)
 
 
-def _weighted_single(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:
-    step = max(1, (1 << 22) // len(weights))
+def _by_doubles(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:
+    step = max(1, (1 << 22) // z.shape[axis])
     for start in range(0, len(out), step):
         columns = slice(start, start + step)
         part = (z[:, columns] if axis == 0 else z[columns]).astype(np.float64)

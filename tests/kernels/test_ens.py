@@ -129,6 +129,14 @@ def test_a_coordinate_depends_on_nothing_but_itself(m, dtype, rng, monkeypatch):
         np.testing.assert_array_equal(ens(Z[:, order], c), w[order])
 
 
+def test_more_clients_than_float32_counts(rng, monkeypatch):
+    monkeypatch.setattr(module, "MOST_SINGLE", 39)
+    Z = rng.normal(size=(40, 30)).astype(np.float32)
+    for axis, z in ((0, Z), (1, np.ascontiguousarray(Z.T))):
+        w = ens(z, 0.5, axis=axis)
+        np.testing.assert_array_equal(w, ens(Z.astype(float), 0.5).astype(np.float32))
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("m", "row", "offset", "alike"),
