@@ -281,7 +281,7 @@ def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> boo
             total, smallest = float(weights.sum()), float(weights.min())
         solve_groups, given = _some_groups, (z, c, weights, total, smallest, axis == 1)
         room = (m + 1) * width
-        if axis == 0 and _lie_alike(z):
+        if axis == 0 and n >= TOGETHER * width and _lie_alike(z):
             room += m * TOGETHER * width
     if count == 1 or z.size < PARALLEL_FROM or n < 2 * width:
         return bool(solve_groups(*given, 0, groups, out, np.empty(room, z.dtype)))
@@ -302,9 +302,7 @@ def _lie_alike(z: Any) -> bool:
     twice as many where vectors straddle two of them; the second, and the banks of memory, for
     some near multiples of `_WAY`.
     """
-    (m, n), row = z.shape, z.strides[0]
-    if n * z.itemsize < TOGETHER * 64:
-        return False
+    m, row = len(z), z.strides[0]
     near = (row + _NEAR) % _WAY <= 2 * _NEAR
     return (near and m >= _MANY_ALIKE) or (row % _PAGE == 0 and z.ctypes.data % 64 != 0)
 
