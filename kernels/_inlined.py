@@ -3,7 +3,7 @@
 Numba optimises every function for itself and makes machine code of it, and once more of each
 function around it. For a helper that is always inlined nearly all of that is thrown away. Here its
 code is kept as it was written, linked once into each kernel that needs it, directly or not, and
-optimised there. And passes over what no kernel has, such as array expressions, are left out.
+optimised there. What there is to do before, `_passes` has.
 """
 
 from __future__ import annotations
@@ -12,30 +12,15 @@ import functools
 from typing import Any, ClassVar
 
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import typed_passes, types, untyped_passes
+from numba.core import typed_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 
+from ._passes import REPLACED, Passes, thrifty
 from ._uncounted import UncountedLowering
 
 _OURS = __name__.partition(".")[0]
-
-#: Passes for what no function of the package has: closures and contexts, functions that are
-#: inlined before their types are known, array expressions, literals that types depend on.
-_IDLE = (
-    "WithLifting",
-    "InlineClosureLikes",
-    "MakeFunctionToJitFunction",
-    "InlineInlinables",
-    "FindLiterallyCalls",
-    "LiteralUnroll",
-    "InlineOverloads",
-    "NopythonRewrites",
-)
-_IDLE_PASSES = {
-    getattr(module, name, None) for module in (untyped_passes, typed_passes) for name in _IDLE
-}
 
 
 # What is linked ---------------------------------------------------------------------------
@@ -104,44 +89,6 @@ class _Part:
 # How it is compiled -----------------------------------------------------------------------
 
 
-class _Typing:
-    """Numba's typing context, which remembers what operators and functions make of which types."""
-
-    _known: ClassVar[dict[Any, Any]] = {}
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
-        if kws or not isinstance(func, types.Function):
-            return self._context.resolve_function_type(func, args, kws)
-        call = func, tuple(args)
-        found = self._known.get(call)
-        if found is None:
-            found = self._context.resolve_function_type(func, args, kws)
-            if found is not None:
-                self._known[call] = found
-        return found
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _InferTypes(typed_passes.NopythonTypeInference):
-    """Type inference that asks once what it would ask hundreds of times."""
-
-    _name = "fedepm_fast_infer_types"
-
-    def run_pass(self, state: Any) -> bool:
-        context = state.typingctx
-        state.typingctx = _Typing(context)
-        try:
-            return bool(super().run_pass(state))
-        finally:
-            state.typingctx = context
-
-
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerHelper(UncountedLowering):
     """Lowering without machine code: the function can be called from compiled code alone."""
@@ -175,11 +122,8 @@ class KernelCompiler(Compiler):
     """Numba's compiler, for kernels."""
 
     library: type[JITCodeLibrary] = _Library
-    passes: ClassVar[dict[Any, Any]] = {
-        typed_passes.NopythonTypeInference: _InferTypes,
-        typed_passes.NativeLowering: UncountedLowering,
-    }
-    """What is run in place of which pass."""
+    passes: ClassVar[dict[Any, Any]] = REPLACED
+    _ours: ClassVar[Passes | None] = None
 
     def compile_extra(self, func: Any) -> Any:
         codegen = self.state.targetctx.codegen()
@@ -189,14 +133,16 @@ class KernelCompiler(Compiler):
         return super().compile_extra(func)
 
     def define_pipelines(self) -> Any:
-        pipelines = super().define_pipelines()
         ours = str(self.state.func_id.modname).startswith(_OURS)
+        kind = type(self)
+        if ours and kind._ours is not None:
+            return [kind._ours]
+        pipelines = super().define_pipelines()
         for pipeline in pipelines:
-            pipeline.passes = [
-                (self.passes.get(kind, kind), words)
-                for kind, words in pipeline.passes
-                if not (ours and kind in _IDLE_PASSES)
-            ]
+            pipeline.passes = [(self.passes.get(k, k), words) for k, words in pipeline.passes]
+        if ours:
+            kind._ours = thrifty(pipelines[0])
+            return [kind._ours]
         return pipelines
 
 
@@ -204,8 +150,9 @@ class InlinedCompiler(KernelCompiler):
     """The same, for helpers."""
 
     library: type[JITCodeLibrary] = _Linked
+    _ours: ClassVar[Passes | None] = None
     passes: ClassVar[dict[Any, Any]] = {
-        **KernelCompiler.passes,
+        **REPLACED,
         typed_passes.NativeLowering: _LowerHelper,
     }
 
@@ -214,3 +161,4 @@ class OptimisedCompiler(InlinedCompiler):
     """The same, for helpers so large that they keep more in registers if optimised alone first."""
 
     library = _Optimised
+    _ours: ClassVar[Passes | None] = None

@@ -127,6 +127,7 @@ class Copy:
             "_identity",
             "_inlined",
             "_jit",
+            "_passes",
             "_sources",
             "_uncounted",
             "_uninterrupted",
