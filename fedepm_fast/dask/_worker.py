@@ -176,10 +176,9 @@ class Working:
             weights[numbers] = problem.client_weights
             rows = spread(problem.rows, numbers, m)
             own = None if (weights[numbers] == 1).all() else weights
-            noise = algorithm.noise_model
+            law = algorithm.noise_model.law.rows
             _, local_round = algorithm.stages(kernel.objective_of(rows, own))
-            draw = kernel._ROWS.get(noise.law.rows, noise.law.rows)
-            upload = kernel.upload_kernel(draw)
+            upload = kernel.upload_of(law)
             # Of other clients there is no row, and of their memory no page is ever touched.
             state = arrays.new_state(
                 m, problem.n_parameters, kept=len(algorithm.keeps), shared=len(algorithm.shares),
@@ -187,7 +186,7 @@ class Working:
             )  # fmt: skip
             call = OneByOne(
                 rows, (spec.problem, spec.settings, spec.key, spec.given, state),
-                batches=algorithm.draws_batches, weights=own,
+                batches=algorithm.draws_batches, weights=own, law=law,
             )  # fmt: skip
             self._parts.append((call, local_round, upload, numbers))
         self._lock = threading.Lock()

@@ -1,10 +1,11 @@
 """Whole runs, compiled: the loop of `kernels._loop`, and the stages that all algorithms share.
 
 Machine code of a stage is made once, whatever it is combined with: the loop calls stages through
-pointers, and they a client's objective (`_client`), so that a further loss, layout or algorithm
-compiles only what is its own. Their arguments are passed by address (`_views`). An algorithm brings
-`aggregate` and `local_round`, compiled by `stage`; the others are `select` and one each of
-`evaluate_kernel`'s and `upload_kernel`'s. `Engine` puts them together::
+pointers, and they a client's objective (`losses._pointed`) and the law of the noise (`_upload`), so
+that a further one of these or of algorithms compiles only what is its own. Their arguments are
+passed by address (`_views`). An algorithm brings `aggregate` and `local_round`, compiled by
+`stage`; the others are `select` and what `evaluate_kernel` and `upload_of` give. `Engine` puts them
+together::
 
     engine = Engine(rows, aggregate, local_round, law="laplace")
     engine.begin(...)
@@ -17,7 +18,6 @@ are a pure function of these arguments, apart from the times.
 from __future__ import annotations
 
 import functools
-import math
 import threading
 from typing import Any
 
@@ -54,15 +54,23 @@ from .._loop import (
     make_loop,
 )
 from .._parts import as_named, fill, part
-from .._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
+from .._views import view_of
 from ..losses._clients import _add
-from ..noise import gaussian_rows, laplace_rows
+from ..losses._pointed import (
+    ROWS,
+    Rows,
+    address_of,
+    batches_of,
+    objective,
+    objective_of,
+    pointed,
+)
+from ..noise import laplace_rows
 from ..philox import wrapping
 from ..sampling import select_into
 from ._averages import average_selected
-from ._client import ROWS, address_of, batches_of, objective, objective_of, pointed
 from ._clock import now
-from ._views import view_of
+from ._upload import draw_address, upload_of
 
 __all__ = [
     "DIVERGED",
@@ -93,25 +101,6 @@ __all__ = [
 ]
 
 # Pieces -----------------------------------------------------------------------------------
-
-
-@device
-def _norm_one(row):
-    n, width = row.size, lanes(row)
-    total = splat(row, 0.0)
-    for j in range(0, n, width):
-        total = total + absolute(load_partial(row, j, n - j, 0.0))
-    return horizontal_sum(total)
-
-
-@device
-def _norm_squared(row):
-    n, width = row.size, lanes(row)
-    total = splat(row, 0.0)
-    for j in range(0, n, width):
-        v = load_partial(row, j, n - j, 0.0)
-        total = fma(v, v, total)
-    return horizontal_sum(total)
 
 
 @device
@@ -218,62 +207,6 @@ def evaluate_kernel(client: Any) -> Any:
     return evaluate
 
 
-_ROWS = {"laplace": laplace_rows, "gaussian": gaussian_rows}
-
-
-@functools.cache
-def upload_kernel(draw: Any) -> Any:
-    """The stage ``z_i = w_i + noise_i``, with noise that `draw` gives, as of `noise`."""
-
-    @stage
-    def upload(rows, problem, settings, key, given, state, tau):
-        n = state.x.size
-        count = state.n_selected[0]
-        scale, block = state.scale, state.noise.shape[0]
-        private = settings.private
-        noisy = private or settings.noise_factor > 0.0
-        drawn = noisy and given.counts.size == 0
-        for r in range(count):
-            i = state.selected[r]
-            state.clients[r] = np.uint64(i)
-            scale[r] = 0.0
-            if private:
-                scale[r] = state.sensitivity[i] * problem.multiplier[i]
-            elif noisy:
-                bound = settings.noise_factor * _norm_one(state.G[i])
-                scale[r] = bound / (settings.epsilon * state.mu[i])
-            state.noise_scale[i] = scale[r]
-            if not scale[r] < np.inf:
-                return False
-        for first in range(0, count, block):
-            last = min(first + block, count)
-            E = part(state.noise, 0, last - first)
-            if drawn:
-                factors, deviations = part(scale, first, last), part(scale, 0, 0)
-                if settings.standardize:
-                    factors, deviations = part(state.ones, first, last), part(scale, first, last)
-                clients = part(state.clients, first, last)
-                draw(
-                    key.seed, key.trial, key.noise, np.uint64(tau), clients, factors, deviations, E
-                )
-            for r in range(first, last):
-                i = state.selected[r]
-                e, w, z = E[r - first], state.W[i], state.Z[i]
-                if not drawn:
-                    # Without noise there may be none of it to read.
-                    for j in range(n):
-                        e[j] = scale[r] * given.noise[tau, i, j] if noisy else 0.0
-                for j in range(n):
-                    z[j] = w[j] + e[j]
-                noise = math.sqrt(_norm_squared(e))
-                state.snr[i] = math.sqrt(_norm_squared(w)) / noise if noise > 0.0 else np.inf
-                if not abs(_norm_one(z)) < np.inf:
-                    return False
-        return True
-
-    return upload
-
-
 # Put together -------------------------------------------------------------------------------
 
 
@@ -307,8 +240,8 @@ class Engine:
         self._pointed = () if JIT_DISABLED else pointed(rows, batches=batches, weights=weights)
         self._words: dict[int, tuple[Any, Any]] = {}
         evaluate = evaluate_kernel(objective_of(rows, weights))
-        upload = upload_kernel(_ROWS.get(law, law))
-        self.stages = (select, aggregate, evaluate, local_round, upload)
+        self._law = law
+        self.stages = (select, aggregate, evaluate, local_round, upload_of(law))
 
     @staticmethod
     def begin(settings: Settings, key: Key, given: Given, initial: Any, state: State) -> None:
@@ -348,11 +281,21 @@ class Engine:
             self._packed(k, view, value)
             for k, (view, value) in enumerate(zip(_VIEWS, arguments, strict=True))
         ]
-        views = (self._pointed[0], *words, self._packed(len(words), _HISTORY, history))
+        draws = settings.private or settings.noise_factor > 0.0
+        views = (
+            self._drawing if draws else self._pointed[0],
+            *words,
+            self._packed(len(words), _HISTORY, history),
+        )
         stages = map(_pointer, self.stages)
         return _loop()(  # type: ignore[no-any-return]
             *stages, *(words.ctypes.data for words in views), tau, last
         )
+
+    @functools.cached_property
+    def _drawing(self) -> Any:
+        """The words of the rows for a run that draws noise: others compile no law."""
+        return ROWS.packed(Rows(*self._pointed[0].tolist())._replace(draw=draw_address(self._law)))
 
     def _packed(self, k: int, view: Any, value: Any) -> Any:
         """The words of the k-th argument: those of the call before, if it was the same."""
@@ -423,10 +366,7 @@ def _warm() -> None:
     if JIT_DISABLED:
         return
     _loop()
-    for compiled in (
-        select, average_selected, evaluate_kernel(objective),
-        *map(upload_kernel, _ROWS.values()),
-    ):  # fmt: skip
+    for compiled in (select, average_selected, evaluate_kernel(objective), upload_of("laplace")):
         _pointer(compiled)
     for rows in losses.examples(np.float64):
         pointed(rows)

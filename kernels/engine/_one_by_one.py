@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from .._jit import JIT_DISABLED
 from ..losses import ClientRows
+from ..losses._pointed import ROWS, Rows, objective, objective_of, pointed
 from ..philox import wrapping
-from ._client import ROWS, Rows, objective, objective_of, pointed
+from ._upload import draw_address
 
 _WORD = ctypes.c_uint64
-_OBJECTIVE = ctypes.CFUNCTYPE(
-    ctypes.c_double, *[_WORD] * 4, ctypes.c_double, ctypes.c_bool, *[_WORD] * 4
-)
+_OBJECTIVES = ctypes.CFUNCTYPE(ctypes.c_bool, *[_WORD] * 7, ctypes.c_bool, *[_WORD] * 5)
 
 
 class OneByOne:
@@ -30,8 +29,8 @@ class OneByOne:
         None for stages that look at no rows.
     arguments : tuple
         Problem, settings, key, given and state, as of `Engine.rounds`.
-    batches, weights
-        As of `Engine`.
+    batches, weights, law
+        As of `Engine`; without a law no stage may draw noise.
     """
 
     def __init__(
@@ -41,6 +40,7 @@ class OneByOne:
         *,
         batches: bool = False,
         weights: NDArray[np.float64] | None = None,
+        law: Any = None,
     ) -> None:
         from . import _VIEWS
 
@@ -54,10 +54,12 @@ class OneByOne:
         if rows is not None:
             self._pointed = pointed(rows, batches=batches, weights=weights)
         numbers = Rows(*self._pointed[0].tolist())
+        if law is not None:
+            numbers = numbers._replace(draw=draw_address(law))
         self._at = numbers.arrays, numbers.weights
-        self._client = _OBJECTIVE(numbers.client) if rows is not None else None
-        views = (self._pointed[0], *self._words)
-        self._addresses = tuple(words.ctypes.data for words in views)
+        self._client = _OBJECTIVES(numbers.client) if rows is not None else None
+        self._views = (ROWS.packed(numbers), *self._words)
+        self._addresses = tuple(words.ctypes.data for words in self._views)
 
     def __call__(self, stage: Any, tau: int) -> bool:
         """Whether a stage of round `tau` went well."""
@@ -69,19 +71,20 @@ class OneByOne:
 
     def evaluate(self, i: int) -> None:
         """f_i and its gradient at the server's point, into ``values`` and ``G`` of the state."""
-        state, reg = self.state, self._arguments[0].reg[i]
-        gradient = state.G[i]
+        state, gradient = self.state, self.state.G[i]
         if JIT_DISABLED:
+            reg = self._arguments[0].reg[i]
             assert self._rows is not None and self._plain is not None
             at = self._rows.arrays, i, state.x, reg, True, gradient, state.work
             with wrapping():
                 state.values[i] = self._plain(*at)
             return
         assert self._client is not None
-        (arrays, weights), x, work = self._at, state.x, state.work
-        state.values[i] = self._client(
-            arrays, i, x.ctypes.data, x.size, reg, True, gradient.ctypes.data,
-            work.ctypes.data, work.size, weights,
+        (arrays, weights), x, work, number = self._at, state.x, state.work, np.array([i])
+        problem, value = self._arguments[0], state.values[i : i + 1]
+        self._client(
+            arrays, number.ctypes.data, 1, x.ctypes.data, 0, x.size, problem.reg.ctypes.data, True,
+            value.ctypes.data, gradient.ctypes.data, work.ctypes.data, work.size, weights,
         )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ from ._client_rows import (
 from ._clients import client_kernels
 from ._loss import Loss, scalar_loss
 from ._packed import NAMED_IN, narrow_table, pack
+from ._pointed import evaluate_clients
 
 __all__ = [
     "ClientRows",
@@ -96,12 +97,6 @@ def client_kernel(rows: ClientRows) -> Any:
     """
     _check_rows(rows)
     return client_kernels(rows.layout, rows.loss).client
-
-
-def objective_device(rows: ClientRows) -> Any:
-    """What `client_kernel` gives, to be compiled into what calls it."""
-    _check_rows(rows)
-    return client_kernels(rows.layout, rows.loss).objective
 
 
 def workspace(rows: ClientRows) -> NDArray[Any]:
@@ -232,8 +227,7 @@ def _evaluate(
 
 def _serial(asked: _Asked, f: NDArray[Any], g: NDArray[Any]) -> None:
     rows, *where = asked
-    selected = client_kernels(rows.layout, rows.loss).selected
-    selected(rows.arrays, *where, f, g, _scratch(rows))
+    evaluate_clients(rows, *where, f, g, _scratch(rows))
 
 
 def _scratch(rows: ClientRows) -> NDArray[Any]:

@@ -30,7 +30,6 @@ class ClientKernels(NamedTuple):
 
     objective: Any
     client: Any
-    selected: Any
     selected_parallel: Any
 
 
@@ -55,24 +54,15 @@ def client_kernels(layout: str, loss: Loss) -> ClientKernels:
                 _add(gradient, part)
         return _finish(total, size(rows, i), w, reg, rows[-1], want, gradient)
 
-    # `selected` does not call it, which would compile it for both.
     @kernel
     def client(rows, i, w, reg, want, gradient, work):
         return objective(rows, i, w, reg, want, gradient, work)
 
-    @kernel
-    def selected(rows, clients, points, reg, want, values, gradients, work):
-        for k in range(clients.size):
-            i = clients[k]
-            w = points[i if points.shape[0] > 1 else 0]
-            gradient = gradients[k if want else 0]
-            values[k] = objective(rows, i, w, reg[i], want, gradient, work)
-
-    return ClientKernels(objective, client, selected, _in_parallel(size, count, chunk))
+    return ClientKernels(objective, client, _in_parallel(size, count, chunk))
 
 
 def _in_parallel(size, count, chunk):
-    """`selected` by several threads, in two steps: chunks of clients, and their sums in order."""
+    """Clients by several threads, in two steps: chunks of clients, and their sums in order."""
 
     @kernel
     def share(rows, clients, points, want, work, items, first, last, sums, parts):

@@ -21,7 +21,7 @@ import sys
 from numba.core import types
 
 from fedepm_fast.kernels._jit import on_compile, stage
-from fedepm_fast.kernels.engine._client import address_of
+from fedepm_fast.kernels.losses._pointed import address_of
 
 SIGNATURE = types.int64(types.int64)
 

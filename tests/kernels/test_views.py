@@ -12,13 +12,13 @@ from numba.core import types
 from numpy.testing import assert_array_equal
 from problems import a_problem
 
-from fedepm_fast import FedEPM, SFedAvg, SFedProx
+from fedepm_fast import FedEPM, SFedAvg, SFedProx, run
 from fedepm_fast.algorithms import Scaffold
-from fedepm_fast.kernels import losses
+from fedepm_fast.kernels import engine, losses
 from fedepm_fast.kernels._jit import JIT_DISABLED, stage
+from fedepm_fast.kernels._views import vector, view_of, whole
 from fedepm_fast.kernels.engine import evaluate_kernel, objective_of
-from fedepm_fast.kernels.engine._client import ROWS, address_of, objective, pointed
-from fedepm_fast.kernels.engine._views import vector, view_of, whole
+from fedepm_fast.kernels.losses._pointed import ROWS, address_of, objective, pointed
 
 pytestmark = pytest.mark.skipif(JIT_DISABLED, reason="compiled code takes addresses")
 
@@ -70,7 +70,7 @@ def test_arrays_of_another_kind_are_refused(wrong):
         view_of(SEVERAL).packed(SEVERAL._replace(**wrong))
 
 
-def test_the_objective_behind_the_pointer_is_the_inlined_one(any_problem, rng):
+def test_a_client_alone_and_all_together_have_the_same_bits(any_problem, rng):
     rows = any_problem.rows
     x, reg = rng.normal(size=rows.n_parameters), 0.3
     f, g = losses.values_and_gradients(rows, x, reg=np.full(rows.n_clients, reg))
@@ -103,3 +103,14 @@ def test_a_stage_is_compiled_once_for_all_losses_and_layouts(algorithm):
     one, other = (objective_of(a_problem(name).rows) for name in ("logistic", "huber"))
     assert algorithm.stages(one) == algorithm.stages(other)
     assert evaluate_kernel(one) is evaluate_kernel(other)
+
+
+def test_runs_without_noise_compile_no_law(monkeypatch):
+    def drawn(law):
+        raise AssertionError(f"{law} is compiled")
+
+    data = a_problem("logistic").data
+    monkeypatch.setattr(engine, "draw_address", drawn)
+    assert run(FedEPM(noise="none"), data, rounds=2, seed=0).rounds == 2
+    with pytest.raises(AssertionError, match="laplace is compiled"):
+        run(FedEPM(epsilon=7.0), data, rounds=2, seed=0)

@@ -1,6 +1,7 @@
-"""A client's objective behind a pointer: compiled once for a loss and a layout of rows.
+"""Clients' objectives behind a pointer: compiled once for a loss and a layout of rows.
 
-So no stage has to be compiled for these: `objective` is all that they know of them.
+So nothing else has to be compiled for these: `objective` is all that stages know of them, and
+`evaluate_clients` asks the same function for many clients at once.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from .. import losses
-from .._jit import JIT_DISABLED, device, stage
-from ..losses._batches import batch_objective, buffer_of
-from ..losses._clients import client_kernels
-from ._views import field, integers, vector, view_of, whole
+from .._jit import JIT_DISABLED, device, kernel, stage
+from .._views import field, integers, single, vector, view_of, whole
+from ._batches import batch_objective, buffer_of
+from ._client_rows import ClientRows
+from ._clients import client_kernels
+from ._loss import Loss
 
 
 class Rows(NamedTuple):
-    """What stages are given as the packed rows."""
+    """What stages are given as the packed rows, and what else they call."""
 
     client: int
     """Address of the function compiled of `_entry`."""
@@ -36,24 +38,40 @@ class Rows(NamedTuple):
     """Address of the words of the arrays of `buffer_of`."""
     weights: int = 0
     """Address of the clients' weights; 0 where all are 1."""
+    draw: int = 0
+    """Address of the law of the noise; 0 in runs that draw none."""
 
 
 ROWS = view_of(Rows(0, 0))
 
 
 @functools.cache
-def _entry(layout: str, loss: losses.Loss) -> Any:
-    """The objective of one client, of numbers alone: addresses, sizes, number and weight."""
+def _entry(layout: str, loss: Loss, dtype: Any) -> Any:
+    """The objectives of some clients, of numbers alone: addresses, sizes and how many there are.
+
+    Points are `apart` bytes from client to client, 0 where all have the same; gradients and values
+    follow the order in which clients are asked for.
+    """
     objective = client_kernels(layout, loss).objective
+    floats = single if dtype == np.float32 else vector
+    item = np.dtype(dtype).itemsize
 
     @stage
-    def client(rows, i, w, n, reg, want, gradient, work, size, weights):
-        at, to, spare = vector(w, n), vector(gradient, n), vector(work, size)
-        own = _own_weight(weights, i)
-        value = objective(whole(rows), i, at, reg / own, want, to, spare)
-        return _weighed(own, value, want, to)
+    def some(
+        rows, clients, count, points, apart, n, reg, want, values, gradients, work, size, weights
+    ):
+        for k in range(count):
+            i = integers(clients, count)[k]
+            at, weight, own = floats(points + apart * i, n), floats(reg, i + 1)[i], 1.0
+            to = floats(gradients + (k * n * item if want else 0), n)
+            if weights != 0:
+                own = vector(weights, i + 1)[i]
+                weight = at.dtype.type(weight / own)
+            value = objective(whole(rows), i, at, weight, want, to, floats(work, size))
+            floats(values, count)[k] = _weighed(own, value, want, to)
+        return True
 
-    return client
+    return some
 
 
 @device
@@ -71,7 +89,7 @@ def _weighed(own, value, want, gradient):
 
 
 @functools.cache
-def _batch_entry(layout: str, loss: losses.Loss) -> Any:
+def _batch_entry(layout: str, loss: Loss) -> Any:
     """The same of some of its rows, whose numbers are at an address."""
     objective = batch_objective(layout, loss)
 
@@ -87,15 +105,15 @@ def _batch_entry(layout: str, loss: losses.Loss) -> Any:
 
 
 _I64, _F64 = types.int64, types.float64
-_NUMBERS = _I64, _I64, _I64, _F64, types.boolean, _I64, _I64, _I64, _I64
+_NUMBERS = *[_I64] * 6, types.boolean, *[_I64] * 5
 _BATCH_NUMBERS = _I64, _I64, _I64, _I64, _I64, _I64, _F64, _I64, _I64, _I64, _I64
 
 
-_pointed: weakref.WeakKeyDictionary[losses.ClientRows, Any] = weakref.WeakKeyDictionary()
+_pointed: weakref.WeakKeyDictionary[ClientRows, Any] = weakref.WeakKeyDictionary()
 
 
 def pointed(
-    rows: losses.ClientRows, *, batches: bool = False, weights: NDArray[np.float64] | None = None
+    rows: ClientRows, *, batches: bool = False, weights: NDArray[np.float64] | None = None
 ) -> tuple[Any, ...]:
     """The words that stages are given as rows, and what must live as long.
 
@@ -106,10 +124,10 @@ def pointed(
     if found is None:
         arrays = rows.arrays
         kind = view_of(arrays, "rows")
-        compiled, address = _compiled_entry(rows.layout, rows.loss, kind)
+        compiled, address = _compiled_entry(rows.layout, rows.loss, rows.dtype, kind)
         words = kind.packed(arrays)
         both = Rows(address, words.ctypes.data)
-        found = _pointed[rows] = ROWS.packed(both), words, arrays, compiled
+        found = _pointed[rows] = ROWS.packed(both), words, arrays, compiled, both
     every, held = Rows(*found[0].tolist()), [found]
     if batches:
         buffer = buffer_of(rows)
@@ -126,9 +144,9 @@ def pointed(
 
 
 @functools.cache
-def _compiled_entry(layout: str, loss: losses.Loss, kind: Any) -> tuple[Any, int]:
+def _compiled_entry(layout: str, loss: Loss, dtype: Any, kind: Any) -> tuple[Any, int]:
     """The compiled `_entry` for rows of a type, and its address."""
-    compiled = _entry(layout, loss).get_compile_result(types.float64(kind, *_NUMBERS))
+    compiled = _entry(layout, loss, dtype).get_compile_result(types.boolean(kind, *_NUMBERS))
     return compiled, address_of(compiled)
 
 
@@ -141,8 +159,8 @@ def address_of(compiled: Any) -> int:
 class _Plain:
     """A client's objective, and that of its batches, without compilation."""
 
-    def __init__(self, rows: losses.ClientRows, weights: NDArray[np.float64] | None) -> None:
-        self._whole = losses.objective_device(rows)
+    def __init__(self, rows: ClientRows, weights: NDArray[np.float64] | None) -> None:
+        self._whole = client_kernels(rows.layout, rows.loss).objective
         self._some = batch_objective(rows.layout, rows.loss)
         self._buffer = buffer_of(rows)
         self._weights = np.ones(rows.n_clients) if weights is None else weights
@@ -159,7 +177,7 @@ class _Plain:
         return _weighed(own, value, True, to[0])
 
 
-def objective_of(rows: losses.ClientRows, weights: NDArray[np.float64] | None = None) -> Any:
+def objective_of(rows: ClientRows, weights: NDArray[np.float64] | None = None) -> Any:
     """``value = f(rows, i, w, reg, want, gradient, work)`` for use in stages.
 
     As of `losses.client_kernel`, but of the rows that stages are given, and times the client's
@@ -179,14 +197,25 @@ def batches_of(client: Any) -> Any:
     return client.batch if JIT_DISABLED else batch
 
 
-def _check_vectors(**kinds: Any) -> None:
-    """TypingError unless these are types of C-contiguous arrays of one dimension."""
-    for name, kind in kinds.items():
-        dtype = types.int64 if name == "order" else types.float64
-        if (getattr(kind, "dtype", None), getattr(kind, "ndim", 0)) != (dtype, 1):
-            raise TypingError(f"{name} must be an array of {dtype} with one dimension, got {kind}")
+def _check_vectors(*kinds: Any, **named: Any) -> None:
+    """TypingError unless these are types of C-contiguous arrays of one dimension.
+
+    Their numbers are of one of some kinds, the same for all.
+    """
+    for name, kind in named.items():
+        dtype = getattr(kind, "dtype", None)
+        if dtype not in kinds or getattr(kind, "ndim", 0) != 1:
+            of = " or ".join(map(str, kinds))
+            raise TypingError(f"{name} must be an array of {of} with one dimension, got {kind}")
         if kind.layout != "C":
             raise TypingError(f"{name} must be C-contiguous, got {kind}")
+        kinds = (dtype,)
+
+
+def _call(builder: Any, function: Any, *numbers: Any) -> None:
+    """Call what was compiled of `_entry`."""
+    kind = ir.FunctionType(ir.IntType(8), [number.type for number in numbers])
+    builder.call(builder.inttoptr(function, kind.as_pointer()), numbers)
 
 
 @intrinsic
@@ -194,24 +223,29 @@ def objective(
     typingctx: Any, rows: Any, i: Any, w: Any, reg: Any, want: Any, gradient: Any, work: Any
 ) -> Any:
     """See `objective_of`."""
-    _check_vectors(w=w, gradient=gradient, work=work)
+    _check_vectors(_F64, w=w, gradient=gradient, work=work)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        i64, double = ir.IntType(64), ir.DoubleType()
+        i64 = ir.IntType(64)
         view, number, _, weight, wanted, *_ = args
         function, arrays, own = (field(context, builder, ROWS, view, k) for k in (0, 1, 4))
         point, slope, spare = (
             context.make_array(sig.args[k])(context, builder, args[k]) for k in (2, 5, 6)
         )
         at, to, scratch = (builder.ptrtoint(a.data, i64) for a in (point, slope, spare))
-        kind = ir.FunctionType(double, [i64, i64, i64, i64, double, ir.IntType(8), *[i64] * 4])
-        return builder.call(
-            builder.inttoptr(function, kind.as_pointer()),
-            [
-                arrays, number, at, point.nitems, weight, builder.zext(wanted, ir.IntType(8)),
-                to, scratch, spare.nitems, own,
-            ],
+        numbers, weights, value = (
+            cgutils.alloca_once(builder, kind) for kind in (i64, weight.type, weight.type)
+        )
+        builder.store(number, numbers)
+        builder.store(weight, weights)
+        clients, regs, values = (builder.ptrtoint(p, i64) for p in (numbers, weights, value))
+        # The weight is looked for where the i-th is.
+        regs = builder.sub(regs, builder.mul(number, i64(_F64.bitwidth // 8)))
+        _call(
+            builder, function, arrays, clients, i64(1), at, i64(0), point.nitems, regs,
+            builder.zext(wanted, ir.IntType(8)), values, to, scratch, spare.nitems, own,
         )  # fmt: skip
+        return builder.load(value)
 
     return types.float64(
         rows, types.int64, w, types.float64, types.boolean, gradient, work
@@ -224,7 +258,8 @@ def batch(
     gradient: Any, work: Any,
 ) -> Any:  # fmt: skip
     """See `batches_of`."""
-    _check_vectors(order=order, w=w, gradient=gradient, work=work)
+    _check_vectors(_I64, order=order)
+    _check_vectors(_F64, w=w, gradient=gradient, work=work)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i64, double = ir.IntType(64), ir.DoubleType()
@@ -248,3 +283,65 @@ def batch(
         )  # fmt: skip
 
     return types.float64(rows, _I64, order, _I64, _I64, w, _F64, gradient, work), codegen
+
+
+# Clients by their numbers -----------------------------------------------------------------
+
+
+@intrinsic
+def _some(
+    typingctx: Any, address: Any, arrays: Any, clients: Any, points: Any, reg: Any, want: Any,
+    values: Any, gradients: Any, work: Any,
+) -> Any:  # fmt: skip
+    """The values and gradients of some clients, by the function at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i64 = ir.IntType(64)
+        array = {
+            k: context.make_array(sig.args[k])(context, builder, args[k])
+            for k in (2, 3, 4, 6, 7, 8)
+        }
+        at = {k: builder.ptrtoint(a.data, i64) for k, a in array.items()}
+        many, n = (builder.extract_value(array[3].shape, k) for k in range(2))
+        alone = builder.icmp_signed("<=", many, i64(1))
+        row = builder.extract_value(array[3].strides, 0)
+        _call(
+            builder, args[0], args[1], at[2], array[2].nitems, at[3],
+            builder.select(alone, i64(0), row), n, at[4], builder.zext(args[5], ir.IntType(8)),
+            at[6], at[7], at[8], array[8].nitems, i64(0),
+        )  # fmt: skip
+        return context.get_dummy_value()
+
+    return types.none(
+        _I64, _I64, clients, points, reg, types.boolean, values, gradients, work
+    ), codegen
+
+
+def _one_by_one(client: Any) -> Any:
+    """`_some` without compilation, of one client's objective."""
+
+    def some(address, rows, clients, points, reg, want, values, gradients, work):
+        for k, i in enumerate(clients):
+            w = points[i if len(points) > 1 else 0]
+            gradient = gradients[k if want else 0]
+            values[k] = client(rows, i, w, reg[i], want, gradient, work)
+
+    return some
+
+
+@kernel
+def _evaluate(address, arrays, clients, points, reg, want, values, gradients, work):
+    _some(address, arrays, clients, points, reg, want, values, gradients, work)
+
+
+def evaluate_clients(rows: ClientRows, *to: Any) -> None:
+    """Objectives of clients, one after the other.
+
+    `to` is the clients' numbers, their points, the weights of all clients' regularisers, whether
+    gradients are wanted, where values and gradients go, and a workspace: C-contiguous arrays.
+    """
+    if JIT_DISABLED:
+        _one_by_one(_Plain(rows, None))(0, rows.arrays, *to)
+        return
+    of = pointed(rows)[4]
+    _evaluate(of.client, of.arrays, *to)

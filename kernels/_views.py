@@ -189,11 +189,17 @@ def vector(typingctx: Any, address: Any, size: Any) -> Any:
 
 
 @intrinsic
+def single(typingctx: Any, address: Any, size: Any) -> Any:
+    """The float32 array of that size at an address."""
+    return types.Array(types.float32, 1, "C")(types.int64, types.int64), _of_one_dimension
+
+
+@intrinsic
 def integers(typingctx: Any, address: Any, size: Any) -> Any:
     """The int64 array of that size at an address."""
     return types.Array(types.int64, 1, "C")(types.int64, types.int64), _of_one_dimension
 
 
 def _of_one_dimension(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    data, items = args
-    return _array(context, builder, sig.return_type, data, items, [items], [_I64(_WORD)])
+    kind, (data, items) = sig.return_type, args
+    return _array(context, builder, kind, data, items, [items], [_I64(kind.dtype.bitwidth // 8)])
