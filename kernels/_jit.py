@@ -19,6 +19,7 @@ from typing import Any
 import numba
 from numba.core import sigutils, types
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 
 from ._cache import KernelCache, config
 from ._inlined import InlinedCompiler, KernelCompiler, OptimisedCompiler
@@ -65,8 +66,8 @@ def parallel_kernel(function: Callable[..., Any]) -> Any:
 def device(function: Callable[..., Any]) -> Any:
     """Compile a helper that is always inlined into the kernels that call it.
 
-    It has no cache entry of its own, for the kernel around it has, and cannot be called from
-    Python.
+    It has no cache entry of its own, for the kernel around it has. From Python it cannot be called:
+    that is a TypeError.
     """
     return _inlined(function, InlinedCompiler)
 
@@ -76,11 +77,22 @@ def large_device(function: Callable[..., Any]) -> Any:
     return _inlined(function, OptimisedCompiler)
 
 
+class _Helper(CPUDispatcher):
+    """A function of which there is no machine code to call."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            f"{self.py_func.__qualname__} is compiled into the kernels that call it, "
+            "and cannot be called from Python"
+        )
+
+
 def _inlined(function: Callable[..., Any], compiler: type[InlinedCompiler], **options: Any) -> Any:
     if JIT_DISABLED:
         return function
     options = {**_DEVICE_OPTIONS, **options}
     helper = _thrifty(numba.njit(pipeline_class=compiler, **options)(function))
+    helper.__class__ = _Helper
 
     def compile_helper(sig: Any) -> Any:
         """As Numba does it, but for its clocks, each of which hears every call of LLVM."""
@@ -139,7 +151,7 @@ def _thrifty(dispatcher: Any) -> Any:
         _depth += 1
         try:
             function.__qualname__ = f"{name}_{uuid.uuid4().hex}"
-            with uninterrupted():
+            with uninterrupted() if _depth == 1 else contextlib.nullcontext():
                 return compile_one(args, return_type)
         finally:
             function.__qualname__ = name

@@ -11,6 +11,7 @@ from typing import Any
 
 import llvmlite
 import numba
+import numpy
 from numba.core import config as _numba_config
 
 config: Any = _numba_config
@@ -69,7 +70,8 @@ class Sources:
         """A hash of all of these, and of the versions that compile them."""
         if name not in self._digests:
             digest = hashlib.blake2b(digest_size=12)
-            for version in (sys.version, numba.__version__, llvmlite.__version__):
+            versions = numba.__version__, llvmlite.__version__, numpy.__version__
+            for version in (sys.version, *versions):
                 digest.update(version.encode() + b"\0")
             for file in self.needs(name):
                 digest.update(file.encode() + b"\0" + self._texts[file] + b"\0")

@@ -483,6 +483,23 @@ def test_whatever_a_kernel_holds_arrays_in_lives_as_long_as_it_does(function) ->
     assert after.alloc - before.alloc == after.free - before.free
 
 
+@pytest.mark.skipif(_jit.JIT_DISABLED, reason="plain functions can be called")
+@pytest.mark.parametrize("decorator", [_jit.device, _jit.large_device])
+def test_a_helper_that_is_called_from_python_says_what_it_is(decorator) -> None:
+    @decorator
+    def half(x):
+        return 0.5 * x
+
+    @_jit.kernel
+    def quarter(x):
+        return half(half(x))
+
+    assert quarter(3.0) == 0.75
+    for arguments in ((3.0,), (3,), ()):  # compiled for, not compiled for, wrong
+        with pytest.raises(TypeError, match=r"half is compiled into the kernels that call it"):
+            half(*arguments)
+
+
 @pytest.mark.skipif(_jit.JIT_DISABLED, reason="counts what compiled code does")
 def test_references_are_counted_where_arrays_are_made_and_nowhere_else() -> None:
     given = np.arange(6.0).reshape(2, 3)
