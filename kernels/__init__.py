@@ -49,20 +49,33 @@ _MODULES = (
 __all__ = ["on_compile", "warmup", "watch_compilation", *_MODULES]
 
 
-def warmup() -> tuple[str, ...]:
-    """Compile, or load from the cache, the kernels of all modules, for float64 and float32.
+def warmup(dtypes: tuple[str, ...] = ("float64", "float32")) -> tuple[str, ...]:
+    """Compile, or load from the cache, the kernels of all modules.
 
     What only some calls need is left to them: the kernels for several threads, those of `ens`
     for a small number of clients, which are made for that number, and of `losses` those for rows
     of more than 128 columns and for CSR. So are an algorithm's own stages, which are no kernels:
-    the command ``fedepm warmup`` compiles all that runs need. Returns the names of the kernels
-    that had to be compiled.
+    the command ``fedepm warmup`` compiles all that runs need.
+
+    Parameters
+    ----------
+    dtypes : tuple of str
+        Which numbers they are for. Those of `ens` are compiled for both whatever is asked, for
+        uploads come as float32 where models have.
+
+    Returns
+    -------
+    tuple of str
+        The names of the kernels that had to be compiled.
     """
+    wrong = [name for name in dtypes if name not in ("float64", "float32")]
+    if wrong:
+        raise ValueError(f"dtypes must be of 'float64' and 'float32', got {wrong[0]!r}")
     for name in _MODULES:
         importlib.import_module(f".{name}", __name__)
     from ._jit import run_warmups
 
-    return run_warmups()
+    return run_warmups(dtypes)
 
 
 def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:

@@ -244,7 +244,7 @@ _watchers: list[Callable[[str | None], None]] = []
 #: Functions that are being compiled, each for the one before.
 _depth = 0
 _compiled: list[str] = []
-_warmups: list[Callable[[], None]] = []
+_warmups: list[Callable[[Any], None]] = []
 
 
 def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:
@@ -288,15 +288,18 @@ def _tell(name: str | None) -> None:
         watcher(name)
 
 
-def warms(function: Callable[[], None]) -> Callable[[], None]:
-    """Register a function that calls a module's kernels on tiny data, for `run_warmups`."""
+def warms(function: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Register a function that calls a module's kernels on tiny data, for `run_warmups`.
+
+    It is given the types of the numbers.
+    """
     _warmups.append(function)
     return function
 
 
-def run_warmups() -> tuple[str, ...]:
+def run_warmups(dtypes: Any) -> tuple[str, ...]:
     """Run every registered warm-up; returns the names of the kernels it had to compile."""
     before = len(_compiled)
     for function in _warmups:
-        function()
+        function(dtypes)
     return tuple(_compiled[before:])

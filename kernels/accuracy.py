@@ -186,7 +186,7 @@ def _in_rows(margins, classes, folds):
 
 
 @warms
-def _warm() -> None:
-    for dtype in (np.float64, np.float32):
+def _warm(dtypes: Any) -> None:
+    for dtype in dtypes:
         rows = pack(np.ones((1, 1), dtype), [0], [1])
         wrong_and_ties(rows, np.ones((1, 1), dtype))

@@ -340,8 +340,8 @@ def fedepm_local_steps(
 
 
 @warms
-def _warm() -> None:
+def _warm(dtypes: Any) -> None:
     parameters: Any = dict(lam=1.0, eta=1.0, mu0=1.0, c=1.0, alpha=1.0)
-    for dtype in (np.float32, np.float64):
+    for dtype in dtypes:
         W = np.zeros((1, 1), dtype)
         fedepm_local_steps(W, W[0], W, np.ones(1), **parameters, local_steps=1, first_iteration=0)

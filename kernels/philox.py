@@ -215,6 +215,6 @@ def philox4x64(counter: ArrayLike, key: tuple[int, int]) -> NDArray[np.uint64]:
 
 
 @warms
-def _warm() -> None:
+def _warm(dtypes: Any) -> None:
     words(0, 0, 0, 0, 0, 4)
     philox4x64(np.zeros((1, 4), np.uint64), (0, 0))

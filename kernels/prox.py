@@ -187,6 +187,6 @@ def prox_elastic_net(
 
 
 @warms
-def _warm() -> None:
-    for dtype in (np.float32, np.float64):
+def _warm(dtypes: Any) -> None:
+    for dtype in dtypes:
         soft_threshold(np.ones(1, dtype), 0.5)

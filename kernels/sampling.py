@@ -203,7 +203,7 @@ def select(
 
 
 @warms
-def _warm() -> None:
+def _warm(dtypes: Any) -> None:
     sample(0, 0, 0, 0, 3, 2)
     sample(0, 0, 0, 0, 3, 3)
     select(0, 0, 0, 3, 2)

@@ -345,7 +345,7 @@ def softplus(x: Any, out: NDArray[Any] | None = None) -> Any:
 
 
 @warms
-def _warm() -> None:
-    for dtype in (np.float32, np.float64):
+def _warm(dtypes: Any) -> None:
+    for dtype in dtypes:
         for function in (exp, log, log1p, sigmoid, softplus):
             function(np.ones(1, dtype))

@@ -361,7 +361,7 @@ def _loop() -> Any:
 
 
 @warms
-def _warm() -> None:
+def _warm(dtypes: Any) -> None:
     """The loop, the stages that are no algorithm's own, and what the losses' pointers point to."""
     if JIT_DISABLED:
         return

@@ -341,7 +341,7 @@ def _rescaled(z: Any, c: float, axis: int, weights: Any, out: Any) -> None:
 
 
 @warms
-def _warm() -> None:
+def _warm(dtypes: Any) -> None:
     for dtype in (np.float64, np.float32):
         z = np.zeros((LARGEST + 1, 16), dtype)
         ens(z, 1.0)

@@ -238,6 +238,6 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 @warms
-def _warm() -> None:
+def _warm(dtypes: Any) -> None:
     ens_blocks(np.zeros((4, 9)), 1.0)
     ens_blocks(np.zeros((4, 9)), 1.0, weights=np.arange(1.0, 5.0))

@@ -331,12 +331,12 @@ def examples(dtype: Any) -> Iterator[ClientRows]:
     for loss in importlib.import_module(NAMED_IN).OBJECTIVES:
         rows = pack(np.full((1, 1), 0.1, dtype), [0], [1], loss=loss)
         yield rows
-        if isinstance(rows, PackedRows) and dtype == np.float64:
+        if isinstance(rows, PackedRows) and rows.dtype == np.float64:
             yield replace(rows, blocks=read_only(rows.blocks.astype(np.float32)))
 
 
 @warms
-def _warm() -> None:
-    for dtype in (np.float64, np.float32):
+def _warm(dtypes: Any) -> None:
+    for dtype in dtypes:
         for rows in examples(dtype):
             values_and_gradients(rows, np.ones(rows.n_parameters, dtype))

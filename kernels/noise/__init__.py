@@ -176,7 +176,7 @@ def _scales(scale: Any, size: int, dtype: Any) -> NDArray[Any]:
 
 
 @warms
-def _warm() -> None:
-    for dtype in boundary.FLOATS:
+def _warm(dtypes: Any) -> None:
+    for dtype in dtypes:
         for law in (uniform, laplace, gaussian):
             law(0, 0, 0, 0, [0], 2, dtype=dtype)
