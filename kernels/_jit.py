@@ -46,6 +46,11 @@ _DEVICE_OPTIONS: dict[str, Any] = {
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function on first call, without the GIL, cached on disk."""
+    return _compile(function, no_cfunc_wrapper=True)
+
+
+def pointed_kernel(function: Callable[..., Any]) -> Any:
+    """Like `kernel`, for what is called through a pointer as well."""
     return _compile(function)
 
 

@@ -151,9 +151,21 @@ def _compiled_entry(layout: str, loss: Loss, dtype: Any, kind: Any) -> tuple[Any
 
 
 def address_of(compiled: Any) -> int:
-    """Where the machine code is, as C calls it."""
+    """Where the machine code is, as C calls it.
+
+    Raises
+    ------
+    TypeError
+        If it has none, as kernels have that are called from Python and from compiled code alone.
+    """
     name = compiled.fndesc.llvm_cfunc_wrapper_name
-    return int(compiled.library.get_pointer_to_function(name))
+    found = int(compiled.library.get_pointer_to_function(name))
+    if not found:
+        raise TypeError(
+            f"{compiled.fndesc.qualname} is not compiled to be called through a pointer: "
+            "compile it with numba.njit, or with _jit.pointed_kernel"
+        )
+    return found
 
 
 class _Plain:

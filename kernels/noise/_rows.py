@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from .._jit import device, kernel, large_device, parallel_kernel
+from .._jit import device, large_device, parallel_kernel, pointed_kernel
 from .._simd import (
     align_stack,
     fma,
@@ -243,7 +243,7 @@ def _make(law: laws.Law, standardize: Any) -> Kernels:
             for i in range(first // pieces, last // pieces):
                 standardize(out[i], deviations[i])
 
-    @kernel
+    @pointed_kernel
     def rows(key0, key1, purpose, tau, clients, scale, deviations, out):
         align_stack()
         if out.size:

@@ -14,7 +14,7 @@ from problems import a_problem
 
 from fedepm_fast import FedEPM, SFedAvg, SFedProx, run
 from fedepm_fast.algorithms import Scaffold
-from fedepm_fast.kernels import engine, losses
+from fedepm_fast.kernels import _jit, engine, losses
 from fedepm_fast.kernels._jit import JIT_DISABLED, stage
 from fedepm_fast.kernels._views import vector, view_of, whole
 from fedepm_fast.kernels.engine import evaluate_kernel, objective_of
@@ -114,3 +114,20 @@ def test_runs_without_noise_compile_no_law(monkeypatch):
     assert run(FedEPM(noise="none"), data, rounds=2, seed=0).rounds == 2
     with pytest.raises(AssertionError, match="is compiled"):
         run(FedEPM(epsilon=7.0), data, rounds=2, seed=0)
+
+
+def test_what_has_no_address_is_refused():
+    @_jit.kernel
+    def ours(x):
+        return x + 1.0
+
+    @_jit.pointed_kernel
+    def pointed_to(x):
+        return x + 1.0
+
+    signature = types.float64(types.float64)
+    called = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
+    address = address_of(pointed_to.get_compile_result(signature))
+    assert called(address)(1.5) == pointed_to(1.5) == ours(1.5) == 2.5
+    with pytest.raises(TypeError, match=r"ours.* is not compiled to be called through a pointer"):
+        address_of(ours.get_compile_result(signature))
