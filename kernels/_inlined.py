@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import typed_passes
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, Flags
+from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 
 from ._passes import REPLACED, Passes, thrifty
@@ -96,7 +96,6 @@ class _LowerHelper(UncountedLowering):
     _name = "fedepm_fast_lower_helper"
 
     def run_pass(self, state: Any) -> bool:
-        state.flags = Flags(state.flags)
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
@@ -107,29 +106,6 @@ class _LowerHelper(UncountedLowering):
         state.targetctx.insert_user_function(entry, described, [state.library])
         state["cr"] = lowered._replace(cfunc=entry)
         return True
-
-
-class _Options(Flags):
-    """Options of a compilation, of which those alike are one object.
-
-    Numba finds what operators are compiled to by them, and compares all seventy each time.
-    """
-
-    __slots__ = ()
-    _known: ClassVar[dict[tuple[Any, ...], _Options]] = {}
-
-    @classmethod
-    def like(cls, flags: Flags) -> _Options:
-        values = tuple(map(repr, flags.values().values()))
-        if values not in cls._known:
-            cls._known[values] = cls(flags)
-        return cls._known[values]
-
-    def copy(self) -> _Options:
-        return self
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
 
 
 _sizes: dict[Any, int] = {}
@@ -153,7 +129,6 @@ class KernelCompiler(Compiler):
         codegen = self.state.targetctx.codegen()
         self.state.library = self.library(codegen, func.__qualname__)
         self.state.library.enable_object_caching()
-        self.state.flags = _Options.like(self.state.flags)
         self.state.targetctx.get_abi_sizeof = functools.partial(_size, self.state.targetctx)
         return super().compile_extra(func)
 
