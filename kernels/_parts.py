@@ -1,4 +1,4 @@
-"""Slices and named tuples for compiled code, in a few instructions each.
+"""Slices, room and named tuples for compiled code, in a few instructions each.
 
 Numba's own slices stand for any start, end and step and check them all: a stage with five of them
 spends more time on their compilation than on its own.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.core import types
+from llvmlite import ir
+from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -18,6 +19,8 @@ from ._uncounted import makes_arrays
 
 #: Bytes of a cache line.
 _LINE = 64
+#: Numbers of `scratch`.
+_SCRATCH = 128
 
 if JIT_DISABLED:
 
@@ -30,6 +33,10 @@ if JIT_DISABLED:
         memory = np.empty(count + _LINE, like.dtype)
         first = (-memory.ctypes.data % _LINE) // memory.itemsize
         return memory[first : first + count]
+
+    def scratch(like):
+        """128 zeros of the type of `like`, on the stack, in whole cache lines."""
+        return np.zeros(_SCRATCH, like.dtype)
 
     def as_named(values, kind):
         """The named tuple of a class that has as many fields as the array."""
@@ -96,6 +103,34 @@ else:
             return out._getvalue()
 
         return kind(like, types.int64), codegen
+
+    @intrinsic
+    def scratch(typingctx: Any, like: Any) -> Any:
+        """128 zeros of the type of `like`, on the stack, in whole cache lines.
+
+        They are gone when the kernel returns.
+        """
+        kind = types.Array(like.dtype, 1, "C")
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            stored = context.get_data_type(kind.dtype)
+            room = cgutils.alloca_once(builder, ir.ArrayType(stored, _SCRATCH))
+            room.align = _LINE
+            count = context.get_constant(types.intp, _SCRATCH)
+            item = context.get_constant(types.intp, context.get_abi_sizeof(stored))
+            cgutils.memset(builder, room, builder.mul(count, item), 0)
+            out = context.make_array(kind)(context, builder)
+            context.populate_array(
+                out,
+                data=builder.bitcast(room, stored.as_pointer()),
+                shape=[count],
+                strides=[item],
+                itemsize=item,
+                meminfo=None,
+            )
+            return out._getvalue()
+
+        return kind(like), codegen
 
     @intrinsic
     def as_named(typingctx: Any, values: Any, kind: Any) -> Any:

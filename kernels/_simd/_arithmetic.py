@@ -183,8 +183,21 @@ _LIMB = 52
 _HIGH_LIMB = 12
 
 
+@operation
+def has_limbs(typingctx):
+    """``has_limbs()``: whether there are instructions for products of words in vectors; a constant.
+
+    They multiply limbs of 52 bits, and add.
+    """
+
+    def codegen(context, builder, sig, args):
+        found = "+avx512ifma" in processor_features(context)
+        return context.get_constant(types.boolean, found)
+
+    return signature(types.boolean), codegen
+
+
 def _upper_by_limbs(builder, a, b):
-    """By the instructions that multiply limbs of 52 bits, and add."""
     kind = a.type
 
     def number(value):
@@ -204,32 +217,28 @@ def _upper_by_limbs(builder, a, b):
     return builder.add(low, builder.shl(high, number(_LIMB - _HIGH_LIMB)))
 
 
-def _upper_by_halves(builder, a, b):
-    """By products of halves of 32 bits, which processors have."""
-    kind = a.type
-    half, mask = (ir.Constant(kind, [value] * kind.count) for value in (32, 0xFFFFFFFF))
-    (a0, a1), (b0, b1) = ((builder.and_(v, mask), builder.lshr(v, half)) for v in (a, b))
-    cross = builder.add(builder.mul(a0, b1), builder.lshr(builder.mul(a0, b0), half))
-    middle = builder.add(builder.mul(a1, b0), builder.and_(cross, mask))
-    upper = builder.add(builder.mul(a1, b1), builder.lshr(cross, half))
-    return builder.add(upper, builder.lshr(middle, half))
-
-
 @operation
-def multiply_high(typingctx, a, b):
-    """``multiply_high(a, b)``: the upper 64 bits of the products with a uint64 scalar `b`."""
+def multiply_wide(typingctx, a, b):
+    """``multiply_wide(a, b)``: upper and lower 64 bits of the products with a uint64 scalar `b`."""
     if b != types.uint64 or a not in (types.uint64, VECTORS[types.uint64]):
         return None
+    both = types.UniTuple(a, 2)
 
     def codegen(context, builder, sig, args):
-        if not isinstance(a, VectorType):
-            wide = ir.IntType(128)
-            product = builder.mul(*(builder.zext(v, wide) for v in args))
-            return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-        by = _upper_by_limbs if "+avx512ifma" in processor_features(context) else _upper_by_halves
-        return by(builder, args[0], splat(builder, args[1], a))
+        x, y = args
+        wide, half = ir.IntType(128), 64
+        if isinstance(a, VectorType):
+            y = splat(builder, y, a)
+            if "+avx512ifma" in processor_features(context):
+                parts = _upper_by_limbs(builder, x, y), builder.mul(x, y)
+                return context.make_tuple(builder, both, parts)
+            wide, half = ir.VectorType(wide, a.lanes), [half] * a.lanes
+        product = builder.mul(builder.zext(x, wide), builder.zext(y, wide))
+        upper = builder.lshr(product, ir.Constant(wide, half))
+        parts = (builder.trunc(part, x.type) for part in (upper, product))
+        return context.make_tuple(builder, both, parts)
 
-    return signature(a, a, b), codegen
+    return signature(both, a, b), codegen
 
 
 # ---------------------------------------------------------------------------------

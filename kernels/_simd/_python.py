@@ -155,6 +155,10 @@ def splat(like, value):
 hold = keep = splat
 
 
+def hold_scalar(value):
+    return value
+
+
 def lanes(like):
     return like.data.size if isinstance(like, Vector) else _count(_dtype(like))
 
@@ -199,11 +203,15 @@ def maximum(a, b):
     return select(a > b, a, b)
 
 
-def multiply_high(a, b):
+def multiply_wide(a, b):
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
     cross = a0 * b1 + ((a0 * b0) >> half)
-    return a1 * b1 + (cross >> half) + ((a1 * b0 + (cross & low)) >> half)
+    return a1 * b1 + (cross >> half) + ((a1 * b0 + (cross & low)) >> half), a * b
+
+
+def has_limbs():
+    return True
 
 
 def scale_by_power(a, exponent):

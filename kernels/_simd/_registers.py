@@ -58,13 +58,31 @@ def register_lanes(typingctx, like):
     return signature(types.intp, like), codegen
 
 
-def _held_value(builder: Any, value: ir.Value, vector: VectorType) -> ir.Value:
-    """The number `value` in every lane, which the compiler does not know to be a constant."""
-    bits = ir.IntType(vector.element.bitwidth)
-    unknown = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
+def _held(builder: Any, value: ir.Value, bits: int) -> ir.Value:
+    """A number of so many bits, which the compiler does not know to be a constant."""
+    kind = ir.IntType(bits)
+    unknown = ir.InlineAsm(ir.FunctionType(kind, [kind]), "", "=r,0")
     # Told that it reads no memory, the compiler moves it out of loops.
-    same = builder.call(unknown, [builder.bitcast(value, bits)], attrs=("readnone", "nounwind"))
-    return splat_value(builder, builder.bitcast(same, value.type), vector)
+    same = builder.call(unknown, [builder.bitcast(value, kind)], attrs=("readnone", "nounwind"))
+    return builder.bitcast(same, value.type)
+
+
+def _held_value(builder: Any, value: ir.Value, vector: VectorType) -> ir.Value:
+    """The same in every lane."""
+    return splat_value(builder, _held(builder, value, vector.element.bitwidth), vector)
+
+
+@operation
+def hold_scalar(typingctx, value):
+    """``hold_scalar(x)``: `hold` of a whole number of 64 bits, for scalars."""
+    kind = types.unliteral(value)
+    if not isinstance(kind, types.Integer) or kind.bitwidth != 64:
+        return None
+
+    def codegen(context, builder, sig, args):
+        return _held(builder, args[0], 64)
+
+    return signature(kind, kind), codegen
 
 
 @operation

@@ -9,10 +9,11 @@ the midpoint of one of 2^32 cells.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from .._from_words import Law, nothing, unchanged
 from .._jit import device
 from .._simd import (
     absolute,
@@ -69,15 +70,17 @@ def _offset(bits):
 
 
 @device
-def _uniform(bits):
-    return (from_bits((_words(bits) >> _DROPPED) | _ONE_BITS) - 1.0) + _HALF_CELL
+def _uniform(bits, held, factor):
+    u = (from_bits((_words(bits) >> _DROPPED) | _ONE_BITS) - 1.0) + _HALF_CELL
+    return u * factor
 
 
 @device
-def _uniform_single(bits):
+def _uniform_single(bits, held, factor):
     """U rounded, but below 1."""
     v = to_float(reinterpret(np.uint32(0), bits))
-    return minimum(fma(v, splat(v, _CELL_32), splat(v, _HALF_CELL_32)), splat(v, _BELOW_ONE))
+    u = minimum(fma(v, splat(v, _CELL_32), splat(v, _HALF_CELL_32)), splat(v, _BELOW_ONE))
+    return u * factor
 
 
 @device
@@ -87,8 +90,8 @@ def _log_tail(s):
 
 
 @device
-def _log_tail_single(v):
-    """The same in float32, of the words' halves as signed integers.
+def _tail_parts_single(v):
+    """The same in float32, of the words' halves as signed integers: f and k of (1 + f) * 2**k.
 
     Both 1 - 2*abs(s) and, where that is near 1, 2*abs(s) are rounded once.
     """
@@ -98,32 +101,7 @@ def _log_tail_single(v):
     x = fma(x, splat(x, 2 * _CELL_32), splat(x, _CELL_32))
     k, m = _split32(x)
     f = select(k == 0.0, fma(inside, splat(x, -2 * _CELL_32), splat(x, -_CELL_32)), m - 1.0)
-    return _log_parts32(f, k)
-
-
-class Law(NamedTuple):
-    """In two steps, so that the second can wait for the first while other numbers are made."""
-
-    begin: Any
-    """``begin(bits, held)``."""
-    complete: Any
-    """``complete(begun, held)``: the numbers."""
-    hold: Any
-    """``hold()``: the constants that both take, made once for many numbers."""
-
-
-@device
-def _same(begun, held):
-    return begun
-
-
-@device
-def _nothing():
-    return ()
-
-
-def _at_once(numbers: Any) -> Law:
-    return Law(device(lambda bits, held: numbers(bits)), _same, _nothing)
+    return f, k
 
 
 @device
@@ -144,16 +122,23 @@ def _laplace_begin(bits, held):
 
 
 @device
-def _laplace_complete(begun, held):
-    """As `vecmath` has the logarithm of m * 2**k; it is below 0."""
+def _laplace_middle(begun, held):
+    """The polynomial, as `vecmath` has it for the logarithm of m * 2**k."""
     words, k, f, s = begun
-    (_, _, _, _, _, sign), _, (half, low, high, c0, c1, c2, c3, c4, c5, c6) = held
+    _, _, (half, _, _, c0, c1, c2, c3, c4, c5, c6) = held
     z = s * s
     square = half * f * f
     q = fma(fma(fma(fma(fma(fma(c0, z, c1), z, c2), z, c3), z, c4), z, c5), z, c6)
-    rest = fma(s, fma(z, q, square), k * low)
-    log = k * high - ((square - rest) - f)
-    return from_bits(to_bits(log) ^ (words & sign))
+    return words, k, f, s, square, fma(z, q, square)
+
+
+@device
+def _laplace_complete(continued, held, factor):
+    """The logarithm; it is below 0."""
+    words, k, f, s, square, rest = continued
+    (_, _, _, _, _, sign), _, (_, low, high, _, _, _, _, _, _, _) = held
+    log = k * high - ((square - fma(s, rest, k * low)) - f)
+    return from_bits(to_bits(log) ^ (words & sign)) * factor
 
 
 @device
@@ -173,10 +158,16 @@ def _laplace_hold():
 
 
 @device
-def _laplace_single(bits):
-    """The Laplace quantile of U."""
+def _laplace_begin_single(bits, held):
     v = _halves(bits)
-    return from_bits(to_bits(_log_tail_single(v)) ^ (v & _TOP))
+    f, k = _tail_parts_single(v)
+    return v, f, k
+
+
+@device
+def _laplace_complete_single(begun, held, factor):
+    v, f, k = begun
+    return from_bits(to_bits(_log_parts32(f, k)) ^ (v & _TOP)) * factor
 
 
 # ---------------------------------------------------------------------------------
@@ -233,41 +224,64 @@ def _polynomial(x, c):
     return p
 
 
-@device
-def _normal(s, log, centre, near, far):
-    """The normal quantile of 1/2 + s, from `log` = log(1 - 2*abs(s)).
+def _normal(tail: Any, centre: Any, near: Any, far: Any) -> Law:
+    """The normal quantile of U; of ``tail(bits)`` are U - 1/2 and the logarithm.
 
     One quotient for all three rational functions; the far one is for one lane in 3e10.
     """
-    t = sqrt(0.6931471805599453 - log)
-    r = 0.180625 - s * s
-    inside = absolute(s) <= 0.425
-    up, down = _polynomial(t - 1.6, near[0]), _polynomial(t - 1.6, near[1])
-    beyond = t > 5.0
-    if any_true(beyond):
-        up = select(beyond, _polynomial(t - 5.0, far[0]), up)
-        down = select(beyond, _polynomial(t - 5.0, far[1]), down)
-    up = select(inside, s * _polynomial(r, centre[0]), copysign(up, s))
-    down = select(inside, _polynomial(r, centre[1]), down)
-    return up / down
+
+    @device
+    def begin(bits, held):
+        return tail(bits)
+
+    @device
+    def middle(begun, held):
+        """The functions for the tails, in t."""
+        s, log = begun
+        t = sqrt(0.6931471805599453 - log)
+        up, down = _polynomial(t - 1.6, near[0]), _polynomial(t - 1.6, near[1])
+        beyond = t > 5.0
+        if any_true(beyond):
+            up = select(beyond, _polynomial(t - 5.0, far[0]), up)
+            down = select(beyond, _polynomial(t - 5.0, far[1]), down)
+        return s, up, down
+
+    @device
+    def complete(continued, held, factor):
+        s, up, down = continued
+        r = 0.180625 - s * s
+        inside = absolute(s) <= 0.425
+        up = select(inside, s * _polynomial(r, centre[0]), copysign(up, s))
+        down = select(inside, _polynomial(r, centre[1]), down)
+        return up / down * factor
+
+    return Law(begin, middle, complete, nothing)
 
 
 @device
-def _gaussian(bits):
-    """The normal quantile of U."""
+def _tail(bits):
     s = _offset(bits)
-    return _normal(s, _log_tail(s), _CENTRE, _NEAR, _FAR)
+    return s, _log_tail(s)
 
 
 @device
-def _gaussian_single(bits):
+def _tail_single(bits):
     v = _halves(bits)
     s = to_float(v ^ _TOP)
-    s = fma(s, splat(s, _CELL_32), splat(s, _HALF_CELL_32))
-    return _normal(s, _log_tail_single(v), _CENTRE_SINGLE, _NEAR_SINGLE, _FAR_SINGLE)
+    f, k = _tail_parts_single(v)
+    return fma(s, splat(s, _CELL_32), splat(s, _HALF_CELL_32)), _log_parts32(f, k)
 
 
 # For float64 and for float32.
-UNIFORM = _at_once(_uniform), _at_once(_uniform_single)
-LAPLACE = Law(_laplace_begin, _laplace_complete, _laplace_hold), _at_once(_laplace_single)
-GAUSSIAN = _at_once(_gaussian), _at_once(_gaussian_single)
+UNIFORM = (
+    Law(unchanged, unchanged, _uniform, nothing),
+    Law(unchanged, unchanged, _uniform_single, nothing),
+)
+LAPLACE = (
+    Law(_laplace_begin, _laplace_middle, _laplace_complete, _laplace_hold),
+    Law(_laplace_begin_single, unchanged, _laplace_complete_single, nothing),
+)
+GAUSSIAN = (
+    _normal(_tail, _CENTRE, _NEAR, _FAR),
+    _normal(_tail_single, _CENTRE_SINGLE, _NEAR_SINGLE, _FAR_SINGLE),
+)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from fedepm_fast import randomness
 from fedepm_fast.kernels import _jit
 from fedepm_fast.kernels import noise as module
 from fedepm_fast.kernels._jit import kernel
-from fedepm_fast.kernels._simd import lanes, load, reinterpret, store
+from fedepm_fast.kernels._simd import lanes, load, reinterpret, splat, store
 from fedepm_fast.kernels.noise import _laws as laws
 from fedepm_fast.kernels.noise import (
     gaussian,
@@ -82,14 +85,14 @@ def test_laws():
 
 def _applied(law, words, dtype):
     """What a law makes of words; as many numbers as go into them."""
-    begin, complete, hold = law
+    begin, middle, complete, hold = law
 
     @kernel
     def apply(words, out):
-        held = hold()
+        held, one = hold(), splat(out, 1.0)
         for i in range(0, words.size, 8):
-            numbers = complete(begin(reinterpret(out, load(words, i)), held), held)
-            store(out, i * lanes(out) // 8, numbers)
+            begun = begin(reinterpret(out, load(words, i)), held)
+            store(out, i * lanes(out) // 8, complete(middle(begun, held), held, one))
 
     out = np.empty(words.nbytes // np.dtype(dtype).itemsize, dtype)
     apply(words, out)
@@ -158,6 +161,22 @@ def test_same_bits_in_blocks(dtype, rows, n, monkeypatch):
             np.testing.assert_array_equal(whole[[i]], draw(clients=clients[[i]]))
         monkeypatch.setattr(module, "PARALLEL_FROM", 0)
         np.testing.assert_array_equal(draw(clients=clients, threads=2), whole)
+
+
+OTHER = """
+import sys, numpy as np
+from fedepm_fast.kernels.noise import uniform
+np.save(sys.argv[1], uniform(1, 2, 3, 4, np.arange(23), 77))
+"""
+
+
+@pytest.mark.skipif(_jit.JIT_DISABLED, reason="there is no machine code")
+def test_same_bits_where_words_are_multiplied_one_by_one(tmp_path):
+    """On processors without instructions that multiply words in vectors, blocks are all scalars."""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic"}
+    subprocess.run([sys.executable, "-c", OTHER, tmp_path / "u.npy"], env=environment, check=True)
+    got = np.load(tmp_path / "u.npy")
+    np.testing.assert_array_equal(got, uniform(1, 2, 3, 4, np.arange(23), 77))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

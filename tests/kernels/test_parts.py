@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from fedepm_fast.kernels._jit import JIT_DISABLED, kernel
-from fedepm_fast.kernels._parts import as_named, fill, part, room
+from fedepm_fast.kernels._parts import as_named, fill, part, room, scratch
 
 
 class Pair(NamedTuple):
@@ -37,6 +37,17 @@ def _made(like, count):
 
 
 @kernel
+def _jotted(numbers):
+    """Sums of numbers and of those before them, by room that two calls have each of its own."""
+    first, second = scratch(numbers), scratch(numbers)
+    for i in range(numbers.size):
+        first[i], second[i + 1] = numbers[i], numbers[i]
+    for i in range(numbers.size):
+        numbers[i] = first[i] + second[i]
+    return first[numbers.size :].sum() + second[numbers.size + 1 :].sum()
+
+
+@kernel
 def _named(values):
     pair = as_named(values, Pair)
     return pair.right - pair.left
@@ -50,6 +61,14 @@ def test_part(shape, first, last):
     assert_array_equal(found, array[first:last])
     assert found.strides == array.strides and found.flags.c_contiguous
     assert last == first or np.shares_memory(found, array)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint64])
+def test_scratch_is_room_of_zeros_for_each_call(dtype):
+    for _ in range(2):
+        numbers = np.arange(1, 101).astype(dtype)
+        assert _jotted(numbers) == 0
+        assert_array_equal(numbers, np.arange(1, 101) * 2 - 1)
 
 
 def test_part_keeps_what_it_is_of():

@@ -18,6 +18,7 @@ from numba.core.registry import cpu_target
 
 from fedepm_fast.kernels import _simd as simd
 from fedepm_fast.kernels._jit import JIT_DISABLED, device, kernel, parallel_kernel
+from fedepm_fast.kernels.philox import wrapping
 
 FLOATS = [np.float64, np.float32]
 INTEGERS = [np.int64, np.int32, np.uint64, np.uint32]
@@ -219,23 +220,29 @@ def test_scalars_are_taken_too() -> None:
 
 
 @kernel
-def _products(a: Any, by: Any, scalar: Any, out: Any) -> None:
+def _products(a: Any, by: Any, scalar: Any, upper: Any, lower: Any) -> None:
     simd.align_stack()
     for i in range(0, a.size, simd.lanes(a)):
-        simd.store(out, i, simd.multiply_high(simd.load(a, i), by))
-    out[0] += simd.multiply_high(scalar, by)
+        high, low = simd.multiply_wide(simd.load(a, i), by)
+        simd.store(upper, i, high)
+        simd.store(lower, i, low)
+    high, low = simd.multiply_wide(scalar, simd.hold_scalar(by))
+    upper[0] += high
+    lower[0] += low
 
 
-def test_upper_halves_of_products(rng: np.random.Generator) -> None:
+def test_whole_products(rng: np.random.Generator) -> None:
     top = 2**64 - 1
     a = rng.integers(0, top, 1024, np.uint64, endpoint=True)
     a[:6] = 0, 1, top, 2**52 - 1, 2**52, 2**32 - 1
     for by in (1, top, 2**52, 2**52 - 1, 2**63 + 1, 0xD2E7470EE14C6C93):
-        want = np.array([int(v) * by >> 64 for v in a], np.uint64)
-        out = np.empty_like(a)
-        _products(a, np.uint64(by), a[2], out)
-        assert out[0] == want[0] + want[2]
-        np.testing.assert_array_equal(out[1:], want[1:])
+        halves = [divmod(int(v) * by, 2**64) for v in a]
+        upper, lower = np.empty_like(a), np.empty_like(a)
+        with wrapping():
+            _products(a, np.uint64(by), a[2], upper, lower)
+        for got, want in zip((upper, lower), np.array(halves, np.uint64).T, strict=True):
+            assert got[0] == want[0] + want[2]
+            np.testing.assert_array_equal(got[1:], want[1:])
 
 
 @kernel
