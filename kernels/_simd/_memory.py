@@ -124,7 +124,7 @@ def load_as(typingctx, array, index, like):
     if given.element == vector.element:
         same = _load(array, index, vector)
         return signature(vector, array, types.intp, like), same[1]
-    if given != VECTORS[types.float32] or vector != VECTORS[types.float64]:
+    if given.element != types.float32 or vector.element != types.float64:
         return None
 
     def codegen(context, builder, sig, args):

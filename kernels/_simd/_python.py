@@ -163,11 +163,6 @@ def lanes(like):
     return like.data.size if isinstance(like, Vector) else _count(_dtype(like))
 
 
-# A register is a vector here.
-register_lanes, splat_register, load_register_each = lanes, splat, load_each
-load_register, store_register = load_as, store
-
-
 def iota(like):
     dtype = _dtype(like)
     return Vector(np.arange(_count(dtype)).astype(dtype))
@@ -299,16 +294,20 @@ def horizontal_sum(a: Vector) -> Any:
 
 
 def pieces(like):
-    return lanes(like) * _dtype(like).itemsize // PIECE_BYTES
+    return lanes(like) // piece_lanes(like)
+
+
+def piece_lanes(like):
+    return PIECE_BYTES // _dtype(like).itemsize
 
 
 def piece(value: Vector, index: int) -> Vector:
-    count = PIECE_BYTES // value.data.itemsize
+    count = piece_lanes(value)
     return Vector(value.data[index * count : (index + 1) * count].copy())
 
 
 def load_pieces(array: np.ndarray, index: int, apart: int) -> Vector:
-    count = PIECE_BYTES // array.itemsize
+    count = piece_lanes(array)
     places = range(index, index + pieces(array) * apart, apart)
     return Vector(np.concatenate([_window(array, place, count) for place in places]))
 

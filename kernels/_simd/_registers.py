@@ -1,61 +1,175 @@
-"""Parts of vectors as wide as a register, and constants that stay in one; see `_simd`.
+"""What registers hold: pieces of vectors, and constants that stay there; see `_simd`.
 
-A register has 64 bytes with AVX-512, 32 with AVX, 16 with SSE and NEON. Where more vectors are at
-work than there are registers for, a loop takes one part of them after the other: the lanes, and
-so the results, are the same.
+A register has 64 bytes with AVX-512, 32 with AVX, 16 with SSE and NEON. Where a loop works on more
+vectors than there are registers for, it takes one piece of them after the other: the lanes, and so
+the results, are the same.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.core.typing import signature
 
-from ._memory import address_of, lanes_constant, vector_like, vector_of
-from ._types import VECTOR_BYTES, VECTORS, VectorType, llvm_vector, operation
+from ._memory import address_of, holds, lanes_constant, vector_like, vector_of
+from ._types import (
+    VECTOR_BYTES,
+    VectorType,
+    is_x86,
+    llvm_vector,
+    operation,
+    pick_lanes,
+    processor_features,
+)
 from ._types import splat as splat_value
 
 
-def register_bytes() -> int:
+def _register_bytes() -> int:
     """How long a vector register is on the processor that code is made for."""
-    _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    present = (features or "").split(",")
+    present = processor_features(cpu_target.target_context)
     return VECTOR_BYTES if "+avx512f" in present else 32 if "+avx" in present else 16
 
 
-@functools.cache
-def _narrower(element: Any, size: int) -> VectorType:
-    return VectorType(element, size)
+def _piece_bytes() -> int:
+    """How long a piece is on the processor that code is made for: with 32 short registers, two."""
+    both = 1 if is_x86(cpu_target.target_context) else 2
+    return both * _register_bytes()
 
 
-def _register_of(array: Any) -> VectorType | None:
-    """The type of what a register holds of an array's vectors."""
-    vector, size = vector_of(array), register_bytes()
-    return vector if vector is None or size == VECTOR_BYTES else _narrower(vector.element, size)
+def _piece_of(vector: VectorType) -> VectorType:
+    whole = vector.lanes * vector.element.bitwidth // 8
+    return VectorType(vector.element, min(whole, _piece_bytes()))
 
 
-def _pointer(context, builder, array, args, numbers):
-    """Where a vector of this LLVM type is in an array."""
-    count = ir.Constant(ir.IntType(64), numbers.count)
-    address = address_of(context, builder, array, args[0], args[1], count)
-    return builder.bitcast(address, numbers.as_pointer())
+def _count(vector: VectorType) -> int:
+    return vector.lanes // _piece_of(vector).lanes
 
 
 @operation
-def register_lanes(typingctx, like):
-    """``register_lanes(array)``: how many lanes of its vectors a register holds, a constant."""
-    register = _register_of(like)
-    if register is None:
+def pieces(typingctx: Any, like: Any) -> Any:
+    """``pieces(like)``: how many pieces a vector has, a constant; `like` as for `splat`.
+
+    Where the registers are many or long, a vector is its only piece.
+    """
+    vector = vector_like(like)
+    if vector is None:
         return None
 
     def codegen(context, builder, sig, args):
-        return lanes_constant(register)
+        return context.get_constant(types.intp, _count(vector))
 
     return signature(types.intp, like), codegen
+
+
+@operation
+def piece_lanes(typingctx: Any, like: Any) -> Any:
+    """``piece_lanes(like)``: how many lanes a piece has, a constant; `like` as for `splat`."""
+    vector = vector_like(like)
+    if vector is None:
+        return None
+
+    def codegen(context, builder, sig, args):
+        return lanes_constant(_piece_of(vector))
+
+    return signature(types.intp, like), codegen
+
+
+@operation
+def piece(typingctx: Any, value: Any, index: Any) -> Any:
+    """``piece(v, k)``: piece `k` of a vector, which holds fewer lanes."""
+    if not isinstance(value, VectorType) or not isinstance(index, types.Integer):
+        return None
+    part = _piece_of(value)
+
+    def codegen(context, builder, sig, args):
+        if part == value:
+            return args[0]
+        memory = _in_memory(builder, args[0])
+        return builder.load(_pointer(builder, memory, part, args[1]))
+
+    return signature(part, value, types.intp), codegen
+
+
+@operation
+def with_piece(typingctx: Any, value: Any, index: Any, part: Any) -> Any:
+    """``with_piece(v, k, p)``: `v` with piece `k` replaced by `p`."""
+    if not isinstance(value, VectorType) or part != _piece_of(value):
+        return None
+
+    def codegen(context, builder, sig, args):
+        if part == value:
+            return args[2]
+        memory = _in_memory(builder, args[0])
+        builder.store(args[2], _pointer(builder, memory, part, args[1]))
+        return builder.load(memory)
+
+    return signature(value, value, types.intp, part), codegen
+
+
+def _in_memory(builder: Any, value: Any) -> Any:
+    """The address of a copy, which LLVM leaves out where it knows the index of the piece."""
+    memory = cgutils.alloca_once(builder, value.type)
+    builder.store(value, memory)
+    return memory
+
+
+def _pointer(builder: Any, memory: Any, part: Any, index: Any) -> Any:
+    return builder.gep(builder.bitcast(memory, llvm_vector(part).as_pointer()), [index])
+
+
+@operation
+def load_pieces(typingctx: Any, array: Any, index: Any, apart: Any) -> Any:
+    """``load_pieces(array, i, apart)``: a vector, piece k from flat index ``i + k*apart`` on."""
+    vector = vector_of(array)
+    if vector is None:
+        return None
+
+    def codegen(context, builder, sig, args):
+        part, found = _piece_of(vector), []
+        for pointer in _places(context, builder, array, vector, args):
+            found.append(builder.load(pointer, align=vector.element.bitwidth // 8))
+        lanes = part.lanes
+        while len(found) > 1:
+            lanes *= 2
+            order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes)))
+            pairs = zip(found[::2], found[1::2], strict=True)
+            found = [builder.shuffle_vector(*pair, order) for pair in pairs]
+        return found[0]
+
+    return signature(vector, array, types.intp, types.intp), codegen
+
+
+@operation
+def store_pieces(typingctx: Any, array: Any, index: Any, apart: Any, value: Any) -> Any:
+    """``store_pieces(array, i, apart, v)``: write piece k of `v` at flat index ``i + k*apart``.
+
+    Their addresses are multiples of their lengths (else undefined).
+    """
+    if not holds(array, value) or value != vector_of(array):
+        return None
+
+    def codegen(context, builder, sig, args):
+        lanes = _piece_of(value).lanes
+        places = _places(context, builder, array, value, args)
+        for k, pointer in enumerate(places):
+            part = pick_lanes(builder, args[3], k * lanes, lanes)
+            builder.store(part, pointer, align=lanes * value.element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return signature(types.none, array, types.intp, types.intp, value), codegen
+
+
+def _places(context: Any, builder: Any, array: Any, vector: Any, args: Any) -> list[Any]:
+    """Where the pieces of a vector lie, in an array of which the first three arguments tell."""
+    part, where, places = _piece_of(vector), args[1], []
+    for _ in range(_count(vector)):
+        address = address_of(context, builder, array, args[0], where, lanes_constant(part))
+        places.append(builder.bitcast(address, llvm_vector(part).as_pointer()))
+        where = builder.add(where, args[2])
+    return places
 
 
 def _held(builder: Any, value: ir.Value, bits: int) -> ir.Value:
@@ -114,70 +228,7 @@ def keep(typingctx, like, value):
         return None
 
     def codegen(context, builder, sig, args):
-        made = _held_value if register_bytes() == VECTOR_BYTES else splat_value
+        made = _held_value if _register_bytes() == VECTOR_BYTES else splat_value
         return made(builder, args[1], vector)
 
     return signature(vector, like, vector.element), codegen
-
-
-@operation
-def splat_register(typingctx, like, value):
-    """``splat_register(array, x)``: `splat` for a register."""
-    register = _register_of(like)
-    if register is None or not isinstance(value, (types.Integer, types.Float)):
-        return None
-
-    def codegen(context, builder, sig, args):
-        return splat_value(builder, args[1], register)
-
-    return signature(register, like, register.element), codegen
-
-
-@operation
-def load_register_each(typingctx, array, index):
-    """``load_register_each(array, i)``: `load_each` for a register."""
-    register = _register_of(array)
-    if register is None or not isinstance(index, types.Integer):
-        return None
-
-    def codegen(context, builder, sig, args):
-        one = ir.Constant(ir.IntType(64), 1)
-        address = address_of(context, builder, array, args[0], args[1], one)
-        return splat_value(builder, builder.load(address), register)
-
-    return signature(register, array, types.intp), codegen
-
-
-@operation
-def load_register(typingctx, array, index, like):
-    """``load_register(array, i, like)``: `load_as` for a register of the array `like`."""
-    given, register = vector_of(array), _register_of(like)
-    if given is None or register is None or not isinstance(index, types.Integer):
-        return None
-    wider = given == VECTORS[types.float32] and register.element == types.float64
-    if given.element != register.element and not wider:
-        return None
-
-    def codegen(context, builder, sig, args):
-        numbers = ir.VectorType(llvm_vector(given).element, register.lanes)
-        pointer = _pointer(context, builder, array, args, numbers)
-        found = builder.load(pointer, align=given.element.bitwidth // 8)
-        return builder.fpext(found, llvm_vector(register)) if wider else found
-
-    return signature(register, array, types.intp, like), codegen
-
-
-@operation
-def store_register(typingctx, array, index, value):
-    """``store_register(array, i, v)``: `store` for a register."""
-    if vector_of(array, writable=True) is None or value != _register_of(array):
-        return None
-    if not isinstance(index, types.Integer):
-        return None
-
-    def codegen(context, builder, sig, args):
-        pointer = _pointer(context, builder, array, args, llvm_vector(value))
-        builder.store(args[2], pointer, align=value.element.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return signature(types.none, array, types.intp, value), codegen

@@ -35,6 +35,7 @@ from .._simd import (
     all_true,
     flat_view,
     lanes,
+    piece_lanes,
     prefetch,
     splat,
     store,
@@ -47,7 +48,6 @@ from ._passes import (
     copy_narrow,
     copy_together,
     copy_transposed,
-    piece_lanes,
     place,
     statistics,
 )

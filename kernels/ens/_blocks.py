@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _boundary as boundary
 from .._jit import kernel, warms
-from .._simd import lanes, load, maximum, minimum, store
+from .._simd import lanes, load, maximum, minimum, piece_lanes, store
 from ._limits import LARGEST_C, c_matters, overflow_scale
-from ._passes import compensated, piece_lanes, window
+from ._passes import compensated, window
 from ._search import EnsSearch, quiet
 
 Array = NDArray[np.float64]

@@ -20,6 +20,7 @@ from .._simd import (
     minimum,
     nan_where,
     piece,
+    piece_lanes,
     pieces,
     prefetch_second,
     select,
@@ -91,12 +92,6 @@ def _add_row(total, squares, v, weights, i, m, buffer):
     _store_row(buffer, i, m, v)
     p = v if weights is None else v * weights[i]
     return total + p, fma(p, v, squares)
-
-
-@device
-def piece_lanes(like):
-    """Lanes of a piece."""
-    return lanes(like) // pieces(like)
 
 
 @device

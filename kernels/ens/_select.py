@@ -28,6 +28,7 @@ from .._simd import (
     maximum,
     minimum,
     piece,
+    piece_lanes,
     pieces,
     select,
     splat,
@@ -35,7 +36,7 @@ from .._simd import (
     with_piece,
 )
 from ._network import network_ens
-from ._passes import after_pass, count_above, piece_lanes, window
+from ._passes import after_pass, count_above, window
 
 #: Density of a standard normal variable at its mean, of which F's slope is estimated.
 DENSITY = 0.4

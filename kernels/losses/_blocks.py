@@ -20,19 +20,18 @@ from .._simd import (
     horizontal_sum,
     lanes,
     load,
+    load_as,
+    load_each,
     load_partial,
-    load_register,
-    load_register_each,
     load_transposed,
+    piece,
+    piece_lanes,
     prefetch,
     prefetch_second,
-    register_lanes,
     select,
     splat,
-    splat_register,
     store,
     store_partial,
-    store_register,
 )
 from ._loss import Loss
 from ._steps import hide, steps_of
@@ -129,40 +128,40 @@ def scale_point(w, scale, outputs, work, at):
 def margins(blocks, block, group, n, work, point, at):
     """Dot products of the rows of `group` blocks with the point at `point`, to `work` at `at`."""
     width = lanes(work)
-    for part in range(0, width, register_lanes(work)):
+    for part in range(0, width, piece_lanes(work)):
         _margins(blocks, block, group, n, work, point, at + part, part)
 
 
 @device
 def _margins(blocks, block, group, n, work, point, at, part):
-    """Those of the rows that a register holds, from lane `part` on."""
+    """Those of the rows of a piece, from lane `part` on."""
     width = lanes(work)
     size = n * width
-    zero = splat_register(work, 0.0)
+    zero = piece(splat(work, 0.0), 0)
     b = 0
     while b + 8 <= group:
         s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
         k = (block + b) * size + part
         for j in range(point, point + n):
-            x = load_register_each(work, j)
-            s0 = fma(load_register(blocks, k, work), x, s0)
-            s1 = fma(load_register(blocks, k + size, work), x, s1)
-            s2 = fma(load_register(blocks, k + 2 * size, work), x, s2)
-            s3 = fma(load_register(blocks, k + 3 * size, work), x, s3)
-            s4 = fma(load_register(blocks, k + 4 * size, work), x, s4)
-            s5 = fma(load_register(blocks, k + 5 * size, work), x, s5)
-            s6 = fma(load_register(blocks, k + 6 * size, work), x, s6)
-            s7 = fma(load_register(blocks, k + 7 * size, work), x, s7)
+            x = piece(load_each(work, j), 0)
+            s0 = fma(load_as(blocks, k, zero), x, s0)
+            s1 = fma(load_as(blocks, k + size, zero), x, s1)
+            s2 = fma(load_as(blocks, k + 2 * size, zero), x, s2)
+            s3 = fma(load_as(blocks, k + 3 * size, zero), x, s3)
+            s4 = fma(load_as(blocks, k + 4 * size, zero), x, s4)
+            s5 = fma(load_as(blocks, k + 5 * size, zero), x, s5)
+            s6 = fma(load_as(blocks, k + 6 * size, zero), x, s6)
+            s7 = fma(load_as(blocks, k + 7 * size, zero), x, s7)
             k += width
         k = at + b * width
-        store_register(work, k, s0)
-        store_register(work, k + width, s1)
-        store_register(work, k + 2 * width, s2)
-        store_register(work, k + 3 * width, s3)
-        store_register(work, k + 4 * width, s4)
-        store_register(work, k + 5 * width, s5)
-        store_register(work, k + 6 * width, s6)
-        store_register(work, k + 7 * width, s7)
+        store(work, k, s0)
+        store(work, k + width, s1)
+        store(work, k + 2 * width, s2)
+        store(work, k + 3 * width, s3)
+        store(work, k + 4 * width, s4)
+        store(work, k + 5 * width, s5)
+        store(work, k + 6 * width, s6)
+        store(work, k + 7 * width, s7)
         b += 8
     while b < group:
         # Four at a time here, too, as many as hide the latency: the last block stands in.
@@ -170,16 +169,16 @@ def _margins(blocks, block, group, n, work, point, at, part):
         k, last = (block + b) * size + part, (block + group - 1) * size + part
         k1, k2, k3 = min(k + size, last), min(k + 2 * size, last), min(k + 3 * size, last)
         for j in range(n):
-            x = load_register_each(work, point + j)
-            s0 = fma(load_register(blocks, k + j * width, work), x, s0)
-            s1 = fma(load_register(blocks, k1 + j * width, work), x, s1)
-            s2 = fma(load_register(blocks, k2 + j * width, work), x, s2)
-            s3 = fma(load_register(blocks, k3 + j * width, work), x, s3)
+            x = piece(load_each(work, point + j), 0)
+            s0 = fma(load_as(blocks, k + j * width, zero), x, s0)
+            s1 = fma(load_as(blocks, k1 + j * width, zero), x, s1)
+            s2 = fma(load_as(blocks, k2 + j * width, zero), x, s2)
+            s3 = fma(load_as(blocks, k3 + j * width, zero), x, s3)
         k = at + b * width
-        store_register(work, k, s0)
-        store_register(work, k + width, s1)
-        store_register(work, k + 2 * width, s2)
-        store_register(work, k + 3 * width, s3)
+        store(work, k, s0)
+        store(work, k + width, s1)
+        store(work, k + 2 * width, s2)
+        store(work, k + 3 * width, s3)
         b += 4
 
 
@@ -191,63 +190,62 @@ def _accumulate(blocks, block, group, n, work, at, sums):
     """
     size = n * lanes(work)
     soon = (block + GROUP) * size + group * size // 2
-    for part in range(0, lanes(work), register_lanes(work)):
+    for part in range(0, lanes(work), piece_lanes(work)):
         _accumulate_part(blocks, block, group, n, work, at + part, sums + part, part, soon)
-        soon += group * n * register_lanes(work) // 2
+        soon += group * n * piece_lanes(work) // 2
 
 
 @device
 def _accumulate_part(blocks, block, group, n, work, at, sums, part, soon):
-    """That of the rows that a register holds, from lane `part` on."""
-    width, line = lanes(work), lanes(blocks)
+    """That of the rows of a piece, from lane `part` on."""
+    width, line, zero = lanes(work), lanes(blocks), piece(splat(work, 0.0), 0)
     size = n * width
-    ahead = 4 * register_lanes(work) // line
+    ahead = 4 * piece_lanes(work) // line
     b = 0
     while b + 8 <= group:
         k = at + b * width
-        r0, r1 = load_register(work, k, work), load_register(work, k + width, work)
+        r0, r1 = load_as(work, k, zero), load_as(work, k + width, zero)
         k += 2 * width
-        r2, r3 = load_register(work, k, work), load_register(work, k + width, work)
+        r2, r3 = load_as(work, k, zero), load_as(work, k + width, zero)
         k += 2 * width
-        r4, r5 = load_register(work, k, work), load_register(work, k + width, work)
+        r4, r5 = load_as(work, k, zero), load_as(work, k + width, zero)
         k += 2 * width
-        r6, r7 = load_register(work, k, work), load_register(work, k + width, work)
+        r6, r7 = load_as(work, k, zero), load_as(work, k + width, zero)
         k = (block + b) * size + part
         for j in range(sums, sums + size, width):
             for _ in range(ahead):
                 prefetch(blocks, soon)
                 soon += line
-            even = load_register(blocks, k, work) * r0
-            odd = load_register(blocks, k + size, work) * r1
-            even = fma(load_register(blocks, k + 2 * size, work), r2, even)
-            odd = fma(load_register(blocks, k + 3 * size, work), r3, odd)
-            even = fma(load_register(blocks, k + 4 * size, work), r4, even)
-            odd = fma(load_register(blocks, k + 5 * size, work), r5, odd)
-            even = fma(load_register(blocks, k + 6 * size, work), r6, even)
-            odd = fma(load_register(blocks, k + 7 * size, work), r7, odd)
-            store_register(work, j, load_register(work, j, work) + (even + odd))
+            even = load_as(blocks, k, zero) * r0
+            odd = load_as(blocks, k + size, zero) * r1
+            even = fma(load_as(blocks, k + 2 * size, zero), r2, even)
+            odd = fma(load_as(blocks, k + 3 * size, zero), r3, odd)
+            even = fma(load_as(blocks, k + 4 * size, zero), r4, even)
+            odd = fma(load_as(blocks, k + 5 * size, zero), r5, odd)
+            even = fma(load_as(blocks, k + 6 * size, zero), r6, even)
+            odd = fma(load_as(blocks, k + 7 * size, zero), r7, odd)
+            store(work, j, load_as(work, j, zero) + (even + odd))
             k += width
         b += 8
-    zero = splat_register(work, 0.0)
     while b < group:
         # Residuals of blocks that are not there are zero.
         k = at + b * width
-        r0 = load_register(work, k, work)
-        r1 = select(b + 1 < group, load_register(work, k + width, work), zero)
-        r2 = select(b + 2 < group, load_register(work, k + 2 * width, work), zero)
-        r3 = select(b + 3 < group, load_register(work, k + 3 * width, work), zero)
+        r0 = load_as(work, k, zero)
+        r1 = select(b + 1 < group, load_as(work, k + width, zero), zero)
+        r2 = select(b + 2 < group, load_as(work, k + 2 * width, zero), zero)
+        r3 = select(b + 3 < group, load_as(work, k + 3 * width, zero), zero)
         k, last = (block + b) * size + part, (block + group - 1) * size + part
         k1, k2, k3 = min(k + size, last), min(k + 2 * size, last), min(k + 3 * size, last)
         for j in range(0, size, width):
             for _ in range(ahead):
                 prefetch(blocks, soon)
                 soon += line
-            even = load_register(blocks, k + j, work) * r0
-            odd = load_register(blocks, k1 + j, work) * r1
-            even = fma(load_register(blocks, k2 + j, work), r2, even)
-            odd = fma(load_register(blocks, k3 + j, work), r3, odd)
-            total = load_register(work, sums + j, work) + (even + odd)
-            store_register(work, sums + j, total)
+            even = load_as(blocks, k + j, zero) * r0
+            odd = load_as(blocks, k1 + j, zero) * r1
+            even = fma(load_as(blocks, k2 + j, zero), r2, even)
+            odd = fma(load_as(blocks, k3 + j, zero), r3, odd)
+            total = load_as(work, sums + j, zero) + (even + odd)
+            store(work, sums + j, total)
         b += 4
 
 
