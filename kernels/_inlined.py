@@ -133,7 +133,7 @@ class KernelCompiler(Compiler):
         return super().compile_extra(func)
 
     def define_pipelines(self) -> Any:
-        ours = str(self.state.func_id.modname).startswith(_OURS)
+        ours = str(self.state.func_id.modname).partition(".")[0] == _OURS
         kind = type(self)
         if ours and kind._ours is not None:
             return [kind._ours]

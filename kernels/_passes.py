@@ -6,8 +6,10 @@ by their arguments alone. Functions of a user's go through all of Numba's passes
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
+import numpy as np
 from numba.core import typed_passes, types, untyped_passes
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.ir_utils import build_definitions
@@ -55,6 +57,9 @@ class _Typing:
         return self._once("resolve_function_type", func, tuple(args), kws)
 
     def resolve_getattr(self, kind: Any, attribute: Any) -> Any:
+        if isinstance(kind, types.Module) and kind.pymod not in (math, np):
+            # What a name in a module of a user's stands for may change: it is reloaded, say.
+            return self._context.resolve_getattr(kind, attribute)
         return self._once("resolve_getattr", kind, attribute)
 
     def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:

@@ -127,7 +127,8 @@ def pointed(
         compiled, address = _compiled_entry(rows.layout, rows.loss, rows.dtype, kind)
         words = kind.packed(arrays)
         both = Rows(address, words.ctypes.data)
-        found = _pointed[rows] = ROWS.packed(both), words, arrays, compiled, both
+        # Of two threads that come here the later takes what the first has made.
+        found = _pointed.setdefault(rows, (ROWS.packed(both), words, arrays, compiled, both))
     every, held = Rows(*found[0].tolist()), [found]
     if batches:
         buffer = buffer_of(rows)
@@ -355,5 +356,6 @@ def evaluate_clients(rows: ClientRows, *to: Any) -> None:
     if JIT_DISABLED:
         _one_by_one(_Plain(rows, None))(0, rows.arrays, *to)
         return
-    of = pointed(rows)[4]
+    held = pointed(rows)  # for as long as the call takes
+    of = held[4]
     _evaluate(of.client, of.arrays, *to)

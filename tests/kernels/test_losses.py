@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import mpmath
 import numba
 import numpy as np
@@ -13,7 +16,7 @@ from scipy import sparse
 from fedepm_fast import FederatedData, Problem
 from fedepm_fast.kernels import losses
 from fedepm_fast.kernels._jit import JIT_DISABLED
-from fedepm_fast.kernels.losses import _packed
+from fedepm_fast.kernels.losses import _packed, _pointed
 from fedepm_fast.objectives import as_objective
 
 LOSSES = ("logistic", "least_squares", "huber", "squared_hinge", "multinomial")
@@ -466,3 +469,20 @@ def test_pack_refuses_broken_sparse_structure():
     Rows.indptr = np.array([0, 2, 1])
     with pytest.raises(ValueError, match=r"features.indptr must rise from 0 to the 2 entries"):
         losses.pack(Rows(), [0, 1], [2])
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="nothing is given by address")
+def test_what_addresses_stand_for_lives_as_long_as_the_call(rng, monkeypatch):
+    """Whatever becomes of what is remembered of rows: another thread may have put its own there."""
+    rows = losses.pack(*random_rows(rng, [9, 20], 3))
+    want, evaluate, alive = losses.values(rows, np.zeros(3)), _pointed._evaluate, []
+
+    def forget_first(*arguments):
+        words = weakref.ref(_pointed._pointed.pop(rows)[1])
+        gc.collect()
+        alive.append(words() is not None)
+        evaluate(*arguments)
+
+    monkeypatch.setattr(_pointed, "_evaluate", forget_first)
+    np.testing.assert_array_equal(losses.values(rows, np.zeros(3)), want)
+    assert alive == [True]

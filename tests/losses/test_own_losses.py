@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import pickle
-import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
@@ -372,40 +369,3 @@ def test_globals_count_as_they_were(monkeypatch):
         loss.changed(beta=-1.0)
     with pytest.raises(ValueError, match="curvature must bound"):
         loss.changed(curvature=1.0, name="anew")
-
-
-# Helpers that Numba keeps on disk -----------------------------------------------------------
-
-_SQUARE = "import numba\n\n\n@numba.njit\ndef square(r):\n    return r * r\n"
-_HALF = "\n\n@numba.njit(cache=True)\ndef half_square(t, y):\n    return 0.5 * square(t - y)\n"
-
-
-def _value_of(folder, monkeypatch, **files):
-    """``value`` of a file that calls `half_square`."""
-    for name, text in files.items():
-        (folder / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(folder)
-    *_, last = files
-    half_square = importlib.import_module(last).half_square
-    for name in files:
-        monkeypatch.delitem(sys.modules, name)
-    return lambda t, y: half_square(t, y)
-
-
-@pytest.mark.skipif(JIT_DISABLED, reason="nothing is kept")
-def test_a_kept_helper_that_calls_another_file_is_refused(tmp_path, monkeypatch):
-    """What Numba kept of it would stay as it is when that file changes."""
-    files = {"squares": _SQUARE, "halves": f"import numba\nfrom squares import square\n{_HALF}"}
-    value = _value_of(tmp_path, monkeypatch, **files)
-    message = (
-        "value calls half_square, compiled with cache=True, and that square of another file: "
-        "Numba would not notice when that one changes; leave out cache=True"
-    )
-    with pytest.raises(TypeError, match=re.escape(message)):
-        ScalarLoss(value=value, gradient=lambda t, y: t - y)
-
-
-def test_a_kept_helper_of_one_file_is_taken(tmp_path, monkeypatch):
-    value = _value_of(tmp_path, monkeypatch, all_halves=_SQUARE + _HALF)
-    loss = ScalarLoss(value=value, gradient=lambda t, y: t - y)
-    assert loss.loss(np.array([3.0]), np.array([1.0])) == 2.0
