@@ -439,12 +439,27 @@ def test_a_run_within_another_has_memory_of_its_own():
     assert len(within) == 5 and {bits(result) for result in within} == {bits(other)}
 
 
+def test_results_are_their_own_before_another_run_can_have_the_memory(monkeypatch):
+    data, give_back = small_data(), _memory.give_back
+
+    def at_once(memory):  # a run in a signal's handler, say
+        monkeypatch.undo()
+        give_back(memory)
+        run(FedEPM(), data, rounds=4, seed=2)
+
+    want = bits(run(FedEPM(), data, rounds=4, seed=1))
+    monkeypatch.setattr(_memory, "give_back", at_once)
+    assert bits(run(FedEPM(), data, rounds=4, seed=1)) == want
+
+
 def test_memory_is_that_of_a_run_that_has_ended():
     first, second = (_memory.take(3, 2, 1, 0, 5, 0, lambda: None) for _ in range(2))
     assert first.state.W is not second.state.W
     assert first.state.kept.shape == (1, 3, 2) and len(first.history.objective) == 5
-    assert _memory.give_back(second)
+    _memory.give_back(second)
     assert _memory.take(3, 2, 1, 0, 5, 0, lambda: None).state.W is second.state.W
     assert _memory.take(3, 2, 1, 0, 4, 0, lambda: None).state.W is not second.state.W
     large = _memory.take(KEPT, 2, 0, 0, KEPT, 0, lambda: None)
-    assert len(large.history.objective) == 0 and not _memory.give_back(large)
+    _memory.give_back(large)
+    assert len(large.history.objective) == 0 and not _memory.is_kept(large.state)
+    assert _memory.take(KEPT, 2, 0, 0, KEPT, 0, lambda: None).state.W is not large.state.W

@@ -41,17 +41,21 @@ def take(
     return found
 
 
-def give_back(memory: Memory) -> bool:
-    """Whether the memory is kept: of small runs it is, whose results must be copied from it."""
+def is_kept(state: arrays.State) -> bool:
+    """Whether it is given back, as that of small runs is, whose results must be copied before."""
+    return state.W.size <= arrays.KEPT
+
+
+def give_back(memory: Memory) -> None:
+    """Leave the memory of a run to the next one, which may begin at once: in a signal's handler."""
     state, history = memory
-    if state.W.size > arrays.KEPT:
-        return False
+    if not is_kept(state):
+        return
     shapes = state.kept.shape, state.shared.shape, state.work.shape, history.objective.shape
     held = _of_thread()
     held[shapes] = memory
     if len(held) > _SHAPES:
         del held[next(iter(held))]
-    return True
 
 
 def _of_thread() -> dict[Any, Memory]:

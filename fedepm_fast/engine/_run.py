@@ -239,9 +239,9 @@ class Run:
         if not keep_x:
             del history["x"]
         x, W, Z, kept = state.x, state.W, state.Z, state.kept
-        if memory.give_back(self.memory):
+        if memory.is_kept(state):
             x, W, Z, kept = x.copy(), W.copy(), Z.copy(), kept.copy()
-        return Outcome(
+        found = Outcome(
             x=x,
             W=W,
             Z=Z,
@@ -252,6 +252,8 @@ class Run:
             at_start=self.at_start,
             kept=dict(zip(self.keeps, kept, strict=True)),
         )
+        memory.give_back(self.memory)
+        return found
 
 
 def _log10(ratio: Array) -> Array:
