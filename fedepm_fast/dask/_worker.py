@@ -186,7 +186,8 @@ class Working:
             )  # fmt: skip
             call = OneByOne(
                 rows, (spec.problem, spec.settings, spec.key, spec.given, state),
-                batches=algorithm.draws_batches, weights=own, law=law,
+                batches=algorithm.draws_batches, weights=own,
+                law=law if spec.settings.noise_factor > 0.0 else None,
             )  # fmt: skip
             self._parts.append((call, local_round, upload, numbers))
         self._lock = threading.Lock()

@@ -17,6 +17,7 @@ from scipy import sparse
 import fedepm_fast as ff
 from fedepm_fast import dask as here
 from fedepm_fast.data import FederatedData
+from fedepm_fast.kernels.engine import _one_by_one
 from fedepm_fast.kernels.ens import ens as kernel
 
 distributed = pytest.importorskip("distributed")
@@ -92,6 +93,16 @@ def test_a_run_on_workers_has_the_bits_of_one_here(client, name):
         found = here.run(algorithm, pieces_of(data, 4), client=client, **options)
     same(found, expected)
     assert "dask" in str(found)
+
+
+def test_runs_without_noise_compile_no_law_on_workers(client, monkeypatch):
+    compiled, address = [], _one_by_one.draw_address
+    monkeypatch.setattr(
+        _one_by_one, "draw_address", lambda law: compiled.append(law) or address(law)
+    )
+    for noise, draws in (("none", False), ("laplace", True)):
+        here.run(ff.FedEPM(noise=noise), pieces_of(adult(), 2), client=client, seed=1, rounds=2)
+        assert bool(compiled) == draws
 
 
 def test_a_run_that_is_watched_stopped_or_spoilt(client):
