@@ -68,9 +68,8 @@ def warmup(dtypes: tuple[str, ...] = ("float64", "float32")) -> tuple[str, ...]:
     tuple of str
         The names of the kernels that had to be compiled.
     """
-    wrong = [name for name in dtypes if name not in ("float64", "float32")]
-    if wrong:
-        raise ValueError(f"dtypes must be of 'float64' and 'float32', got {wrong[0]!r}")
+    if isinstance(dtypes, str) or not {"float64", "float32"}.issuperset(dtypes):
+        raise ValueError(f"dtypes must be a tuple of 'float64' and 'float32', got {dtypes!r}")
     for name in _MODULES:
         importlib.import_module(f".{name}", __name__)
     from ._jit import run_warmups

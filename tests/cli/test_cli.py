@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from commands import fedepm
 
-from fedepm_fast import FedEPM, Result, datasets, make_problem, run
+from fedepm_fast import FedEPM, Result, _warm, datasets, kernels, make_problem, run
 from fedepm_fast._common.validation import ArgumentValueError
 from fedepm_fast.cli import _common as _cli_common
 from fedepm_fast.cli._compiling import USUAL, _Line
@@ -580,6 +580,18 @@ def test_warmup_says_when_it_compiles_and_leaves_nothing_to_compile():
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("<Result fedepm")
     # What the first run of all compiles, and tells how much of that is done.
     assert done.stdout.endswith(f"\n{USUAL}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "dtypes"), [([], ("float64",)), (["--float32"], ("float64", "float32"))]
+)
+def test_warmup_compiles_float32_where_it_is_asked_for(options, dtypes, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(kernels, "warmup", asked.append)
+    monkeypatch.setattr(_warm, "warm_runs", lambda: asked.append("runs"))
+    code, out, err = fedepm(capsys, "warmup", *options)
+    assert (code, err) == (0, "") and out.startswith("kernels already compiled, loaded in ")
+    assert asked == [dtypes, "runs"]
 
 
 def test_a_terminal_is_told_what_is_compiled_and_how_far_it_is(capsys):

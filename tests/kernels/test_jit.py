@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numba.core.runtime import _nrt_python, rtsys
 
+from fedepm_fast import kernels
 from fedepm_fast.kernels import _cache, _jit, _sources
 from fedepm_fast.kernels._parts import room
 
@@ -541,3 +542,19 @@ print(*done)
 
 def test_an_interrupt_waits_for_the_compiler(copy: Copy) -> None:
     assert copy.run(INTERRUPTED) == "inner outer heard"
+
+
+@pytest.mark.parametrize("given", [("float64",), ("float32",), ("float64", "float32"), None])
+def test_modules_warm_the_numbers_that_are_asked_for_or_all(given, monkeypatch):
+    asked = []
+    for name in kernels._MODULES:
+        getattr(kernels, name)  # registers what warms it
+    monkeypatch.setattr(_jit, "_warmups", [asked.append] * 2)
+    assert kernels.warmup(*[given] * (given is not None)) == ()
+    assert asked == [given or ("float64", "float32")] * 2
+
+
+@pytest.mark.parametrize("dtypes", ["float32", ("float16",), ("float64", "f4"), (np.float32,)])
+def test_other_numbers_than_there_are_kernels_for_cannot_be_warmed(dtypes):
+    with pytest.raises(ValueError, match="must be a tuple of 'float64' and 'float32', got "):
+        kernels.warmup(dtypes)
