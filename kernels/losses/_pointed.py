@@ -225,10 +225,17 @@ def _check_vectors(*kinds: Any, **named: Any) -> None:
         kinds = (dtype,)
 
 
-def _call(builder: Any, function: Any, *numbers: Any) -> None:
-    """Call what was compiled of `_entry`."""
+def _call(context: Any, builder: Any, function: Any, *numbers: Any) -> None:
+    """Call what was compiled of `_entry`.
+
+    Functions that are called as C calls them cannot raise: what they raise is printed, and they
+    return 0.
+    """
     kind = ir.FunctionType(ir.IntType(8), [number.type for number in numbers])
-    builder.call(builder.inttoptr(function, kind.as_pointer()), numbers)
+    done = builder.call(builder.inttoptr(function, kind.as_pointer()), numbers)
+    with builder.if_then(builder.icmp_unsigned("==", done, ir.IntType(8)(0)), likely=False):
+        message = "a loss must not raise: its error is that which was ignored"
+        context.call_conv.return_user_exc(builder, RuntimeError, (message,))
 
 
 @intrinsic
@@ -255,7 +262,7 @@ def objective(
         # The weight is looked for where the i-th is.
         regs = builder.sub(regs, builder.mul(number, i64(_F64.bitwidth // 8)))
         _call(
-            builder, function, arrays, clients, i64(1), at, i64(0), point.nitems, regs,
+            context, builder, function, arrays, clients, i64(1), at, i64(0), point.nitems, regs,
             builder.zext(wanted, ir.IntType(8)), values, to, scratch, spare.nitems, own,
         )  # fmt: skip
         return builder.load(value)
@@ -319,7 +326,7 @@ def _some(
         alone = builder.icmp_signed("<=", many, i64(1))
         row = builder.extract_value(array[3].strides, 0)
         _call(
-            builder, args[0], args[1], at[2], array[2].nitems, at[3],
+            context, builder, args[0], args[1], at[2], array[2].nitems, at[3],
             builder.select(alone, i64(0), row), n, at[4], builder.zext(args[5], ir.IntType(8)),
             at[6], at[7], at[8], array[8].nitems, i64(0),
         )  # fmt: skip

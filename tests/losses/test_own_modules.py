@@ -86,3 +86,15 @@ def test_a_module_whose_name_begins_as_the_packages(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert _evaluated(importlib.import_module("fedepm_fast_study").value) == 5.0
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="nothing is called through a pointer")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_loss_that_raises_gives_no_number():
+    def value(t, y):
+        if y > 1.5:
+            raise ValueError("y is too large")
+        return t - y
+
+    with pytest.raises(RuntimeError, match="a loss must not raise"):
+        _evaluated(value)
