@@ -111,6 +111,9 @@ def _upload_kernel(draw: Any) -> Any:
                 if settings.standardize:
                     factors, deviations = part(state.ones, first, last), part(scale, first, last)
                 clients = part(state.clients, first, last)
+                # A law that raises is only printed: what it has not drawn must be no number.
+                for r in range(last - first):
+                    E[r, n - 1] = np.nan
                 draw(
                     rows, key.seed, key.trial, key.noise, np.uint64(tau), clients, factors,
                     deviations, E,
