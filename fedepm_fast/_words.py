@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._common.text import pairs
@@ -117,6 +117,15 @@ def _local_work(a: Mapping[str, Any]) -> str:
 def number(value: float) -> str:
     """f(x)/m for people: six decimals, unless a run diverged."""
     return f"{value:.6f}" if abs(value) < 1e6 else f"{value:.6g}"
+
+
+def stopped_by(reasons: Iterable[str], diverged: bool) -> list[str]:
+    """Reasons for stopping in short; first of them that the run diverged, whichever of them, or
+    only its end, said so."""
+    from .stopping import DIVERGED
+
+    names = dict.fromkeys([DIVERGED] * diverged + list(reasons))
+    return [name.replace("_", " ") for name in names]
 
 
 def snr_text(snr: float) -> str:

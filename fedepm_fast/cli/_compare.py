@@ -13,7 +13,7 @@ import typer
 
 from .._common.parameters import parameters
 from .._common.text import WIDTH, fill
-from .._words import manner_of, number, objective_text, snr_text
+from .._words import manner_of, number, objective_text, snr_text, stopped_by
 from . import _common as common
 from . import _options as options
 from ._names import with_option_names
@@ -247,7 +247,7 @@ def _as_columns(results: list[Result], gaps: list[float | None]) -> Any:
         "local (LCT)": [f"{1e3 * r.local_time:.3g} ms" for r in results],
         "accuracy": ["-" if r.accuracy is None else f"{r.accuracy:.4f}" for r in results],
         "SNR": [snr_text(r.snr) for r in results],
-        "stopped by": ["\n".join(r.reasons).replace("_", " ") for r in results],
+        "stopped by": ["\n".join(stopped_by(r.reasons, r.diverged)) for r in results],
     }
     table = _table()
     table.add_column("", no_wrap=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._common.text import pairs, terminal_width
-from .._words import number
+from .._words import number, stopped_by
 from . import _options as options
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def list_(
 
     check_int("limit", limit, low=0)
     with Store(store, readonly=True) as opened:
-        _tell_absent(opened, where)
         table = opened.table(where)
+        _tell_absent(opened, where, len(table["run_id"]))
     total = len(table["run_id"])
     shown = min(limit, total) if limit else total
     if json:
@@ -71,7 +71,8 @@ def list_(
         for i in range(shown)
     ]
     header = ["run", *names, "trial", "f(x)/m", "rounds", "time", "stopped by"]
-    _print_table(header, rows)
+    if rows:
+        _print_table(header, rows)
     more = f", the first {shown} of them shown" if shown < total else ""
     print(f"{total} run{'s' * (total != 1)}{more}")
 
@@ -143,12 +144,10 @@ def compare(
     from ..store._cells_table import summarize, varying
 
     with Store(store, readonly=True) as opened:
-        _tell_absent(opened, where)
         table = opened.table(where)
-    names = varying(table) if by is None else [name.strip() for name in by.split(",")]
-    for name in names:
-        if name not in table:
-            raise ValueError(f"by must name columns of {store}, got {name!r}: {', '.join(table)}")
+        _tell_absent(opened, where, len(table["run_id"]))
+        names = varying(table) if by is None else [name.strip() for name in by.split(",")]
+        table |= _columns_of_others(opened, [name for name in names if name not in table], table)
     if not json:
         print_cells(table, names, quartiles=True)
         return
@@ -179,8 +178,8 @@ def export(
     check_choice("suffix of the file", out.suffix.lower(), (".csv", ".parquet"))
     check_writable_file("FILE", out)
     with Store(store, readonly=True) as opened:
-        _tell_absent(opened, where)
         count = len(opened.ids(where))
+        _tell_absent(opened, where, count)
         if out.suffix.lower() == ".csv":
             opened.to_csv(out, where)
         else:
@@ -204,18 +203,36 @@ def prune(
     if not store.exists():
         raise FileNotFoundError(f"no store at {store}")
     with Store(store, readonly=dry_run) as opened:
-        _tell_absent(opened, where)
+        count = len(opened.ids(where))
+        _tell_absent(opened, where, count)
         if dry_run:
-            print(f"{len(opened.ids(where))} of {len(opened)} runs would be deleted")
+            print(f"{count} of {len(opened)} runs would be deleted")
         else:
             total = len(opened)
             print(f"deleted {opened.prune(where)} of {total} runs")
 
 
-def _tell_absent(store: Store, where: list[str] | None) -> None:
-    """Say on standard error which names the conditions ask for that no run has."""
-    for text in store.absent(where):
+def _tell_absent(store: Store, where: list[str] | None, count: int) -> None:
+    """Say on standard error which values the conditions ask for that no run has; or, if they hold
+    for `count` runs and that is none, so much."""
+    texts = store.absent(where)
+    if where and not count and not texts:
+        texts = [f"no run has {' and '.join(where)}"]
+    for text in texts:
         print(f"note: {text}", file=sys.stderr)
+
+
+def _columns_of_others(
+    store: Store, names: Sequence[str], table: Mapping[str, Sequence[Any]]
+) -> dict[str, list[None]]:
+    """Columns that only other runs of the store have than those of the table."""
+    everything = store.table() if names else {}
+    for name in names:
+        if name not in everything and everything["run_id"]:
+            raise ValueError(
+                f"by must name columns of {store.path}, got {name!r}: {', '.join(everything)}"
+            )
+    return {name: [None] * len(table["run_id"]) for name in names}
 
 
 # Printing ------------------------------------------------------------------------------
@@ -230,6 +247,9 @@ def print_cells(
 
     names = varying(table) if by is None else list(by)
     cells = summarize(table, names)
+    if not cells:
+        print("0 runs")
+        return
     measures = [measure for measure in MEASURES.values() if measure.heading]
     header = [*names, "runs", *(measure.heading for measure in measures)]
     rows = [
@@ -265,7 +285,7 @@ def _outcome(table: Mapping[str, Sequence[Any]], i: int) -> list[str]:
         number(table["mean_objective"][i]),
         str(table["rounds"][i]),
         f"{table['total_time'][i]:.3g} s",
-        table["reasons"][i].replace("_", " "),
+        ", ".join(stopped_by(table["reasons"][i].split("+"), table["diverged"][i])),
     ]
 
 

@@ -222,8 +222,8 @@ class Store:
         return found
 
     def absent(self, where: Where) -> list[str]:
-        """Sentences, one for each condition on a column of names that asks for one that no run
-        has; `where` is as in `to_pandas`."""
+        """Sentences, one for each condition that asks for a name or a number that no run has;
+        `where` is as in `to_pandas`."""
         asked = conditions(where)
         columns = self.table() if asked else {}
         absent = (condition.absent(columns.get(condition.name, ())) for condition in asked)

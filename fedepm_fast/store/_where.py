@@ -23,7 +23,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-#: Names that a message lists at most.
+#: Values that a message lists at most.
 _SHOWN = 10
 #: A value, in quotes or not.
 _ITEM = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*,""")
@@ -70,17 +70,18 @@ class Condition(NamedTuple):
         return self._replace(values=values)
 
     def absent(self, found: Iterable[Any]) -> str | None:
-        """That a column of names, which holds such values, has none that is asked for."""
-        names = sorted({value for value in found if isinstance(value, str)})
-        if not names or self.relation not in ("=", "!="):
+        """That a column of names or numbers, holding such values, has none that is asked for."""
+        stored = sorted({v for v in found if v is not None}, key=lambda v: (isinstance(v, str), v))
+        truth = any(isinstance(v, bool) for v in stored)
+        if not stored or truth or self.relation not in ("=", "!="):
             return None
-        asked = [v for v in self.on(names).values if isinstance(v, str) and v not in names]
+        asked = [v for v in self.on(stored).values if v is not None and v not in stored]
         if not asked:
             return None
-        more = ", ..." if len(names) > _SHOWN else ""
+        more = ", ..." if len(stored) > _SHOWN else ""
         return (
-            f"no run has {self.name} = {' or '.join(asked)}; "
-            f"stored: {', '.join(names[:_SHOWN])}{more}"
+            f"no run has {self.name} = {' or '.join(map(str, asked))}; "
+            f"stored: {', '.join(map(str, stored[:_SHOWN]))}{more}"
         )
 
     def holds(self, found: Any) -> bool:

@@ -440,7 +440,48 @@ def test_runs_list(capsys, store):
         code, _, err = fedepm(capsys, "runs", command, store, "--where", "algorithm=FedEPM")
         assert code == 0
         assert err.startswith("note: no run has algorithm = FedEPM; stored: fedepm, sfedavg")
-    assert fedepm(capsys, "runs", "list", store, "--where", "clients=77")[1].endswith("0 runs\n")
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (["clients=77"], "no run has clients = 77; stored: 4, 5"),
+        (["clients>9", "trial=0"], "no run has clients>9 and trial=0"),
+        (["failed=true"], "no run has failed=true"),
+    ],
+)
+def test_that_no_run_is_found_is_said(capsys, store, where, told):
+    asked = [word for condition in where for word in ("--where", condition)]
+    for command, found in (
+        (["list"], "0 runs\n"),
+        (["list", "--json"], "[]\n"),
+        (["compare", "--by", "algorithm,local_steps"], "0 runs\n"),
+        (["compare", "--json"], "[]\n"),
+        (["prune", "--dry-run"], "0 of 24 runs would be deleted\n"),
+    ):
+        name, *options = command
+        shown = fedepm(capsys, "runs", name, store, *options, *asked)
+        assert shown == (0, found, f"note: {told}\n")
+
+
+def test_a_column_that_the_runs_found_have_not_is_none_of_theirs(capsys, store):
+    asked = ("--where", "algorithm=fedepm", "--by", "learning_rate,algorithm", "--json")
+    code, out, err = fedepm(capsys, "runs", "compare", store, *asked)
+    (cell,) = json.loads(out)
+    assert (code, err, cell["learning_rate"], cell["runs"]) == (0, "", None, 12)
+
+
+def test_a_run_that_counts_as_diverged_is_listed_so(capsys, tmp_path):
+    spec = tmp_path / "few.toml"
+    spec.write_text(
+        'trials = 1\n[data]\nsource = "adult"\nclients = 3\n[[algorithm]]\nname = "fedepm"\n'
+    )
+    assert "diverged" in fedepm(capsys, "sweep", spec)[1]
+    store = spec.with_suffix(".sqlite")
+    listed = fedepm(capsys, "runs", "list", store)[1]
+    assert "diverged, objective and gradient rise" in listed
+    compared = fedepm(capsys, "runs", "compare", store)[1]
+    assert compared.splitlines()[0].split()[-1] == "diverged"
 
 
 def test_runs_show(capsys, store):

@@ -357,11 +357,14 @@ def test_prune_deletes_what_it_is_told_and_gives_the_space_back(path):
         ("algorithm=1,None", 0, ["no run has algorithm = 1; stored: fedepm, x,y"]),
         ("algorithm!=a,b", 5, ["no run has algorithm = a or b; stored: fedepm, x,y"]),
         ("machine=there", 0, ["no run has machine = there; stored: here"]),
-        ("local_steps=99", 0, []),
+        ("local_steps=99,4", 5, ["no run has local_steps = 99; stored: 4"]),
+        ("lam=0.5", 0, ["no run has lam = 0.5; stored: 1e-06"]),
+        ("local_steps>99", 0, []),
+        ("diverged=true", 0, []),
         ("local_steps='4'", 5, []),
     ],
 )
-def test_names_that_no_run_has_are_told(where, count, told):
+def test_values_that_no_run_has_are_told(where, count, told):
     with Store(":memory:") as store:
         store.add([record(i, noise="none") for i in range(4)])
         store.add([record(5, algorithm="x,y", noise="none")])
