@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from .result import Result
 
 
-def in_words(result: Result) -> str:
-    """What printing a result says."""
-    return "\n".join([title_of(result), *pairs(facts_of(result), margin="  ")])
+def in_words(result: Result, *, brief: bool = False) -> str:
+    """What printing a result says; what is wrong with its end in `brief` where its warning
+    follows."""
+    return "\n".join([title_of(result), *pairs(facts_of(result, brief=brief), margin="  ")])
 
 
 def title_of(result: Result) -> str:
@@ -28,7 +29,7 @@ def title_of(result: Result) -> str:
     return f"{label_of(result.algorithm['name'])} on {result.n_clients} clients, {size}"
 
 
-def facts_of(result: Result) -> list[tuple[str, str]]:
+def facts_of(result: Result, *, brief: bool = False) -> list[tuple[str, str]]:
     """Rows of what was run, and of what came of it."""
     a, o, accuracy = result.algorithm, result.objective, result.accuracy
     seed = "given from outside" if result.seed is None else str(result.seed)
@@ -46,37 +47,54 @@ def facts_of(result: Result) -> list[tuple[str, str]]:
         ("SNR (log10)", snr_text(result.snr)),
         ("noise", _noise(a)),
         ("privacy guarantee", result.guarantee),
-        ("stopped", result.message),
+        ("stopped", why_stopped(result, verdict_on(result) if brief else result.warning)),
     ]
 
 
-def warning_of(result: Result) -> str:
-    """What is wrong with where a run ended; empty if nothing is."""
+def why_stopped(result: Result, end: str) -> str:
+    """Why a run stopped, and what is wrong with where it did, in words."""
+    from .stopping import DIVERGED, REASONS
+
+    why = [REASONS.get(name, name) for name in result.reasons if name != DIVERGED]
+    return "; ".join(dict.fromkeys(text for text in (*why, end) if text))
+
+
+def verdict_on(result: Result) -> str:
+    """What is wrong with where a run ended, in a few words; empty if nothing is."""
     from .stopping import DIVERGED, PRECISION, REASONS
 
-    broken = DIVERGED in result.reasons
-    if not (broken or result.ended_above_start or result.ended_above_best or result.swings):
-        return REASONS[PRECISION] if PRECISION in result.reasons else ""
+    if DIVERGED in result.reasons:
+        return f"the run diverged after round {result.rounds}"
+    if result.ended_above_start:
+        return "the run ended above its start"
+    if result.ended_above_best:
+        return "the run ended far above its best"
+    if result.swings:
+        return "the run swings"
+    return REASONS[PRECISION] if PRECISION in result.reasons else ""
+
+
+def warning_of(result: Result) -> str:
+    """What is wrong with where a run ended, and what to change; empty if nothing is."""
+    from .stopping import DIVERGED
+
+    verdict, f = verdict_on(result), f"f(x)/m = {result.mean_objective:.4g}"
+    if not verdict.startswith("the run "):
+        return verdict
     (start, best), m = result.start_and_best, result.n_clients
     course = f"{start / m:.4g} at the start, where it was lowest"
     if best < start:
-        course = (
-            f"{start / m:.4g} at the start, {best / m:.4g} at its best (round {result.best_round})"
-        )
+        which = f"round {result.best_round}" + ", the first" * (result.best_round == 0)
+        course = f"{start / m:.4g} at the start, {best / m:.4g} at its best ({which})"
     advice = result.settings.get("advice", "")
-    if broken:
+    if DIVERGED in result.reasons:
         return (
-            f"the run diverged after round {result.rounds}, f(x)/m = {result.mean_objective:.4g}, "
-            f"{course}: the parameters do not fit the data or each other; {advice}"
+            f"{verdict}, {f}, {course}: the parameters do not fit the data or each other; {advice}"
         )
-    end = "ended above its start" if result.ended_above_start else "ended far above its best"
     if not (result.ended_above_start or result.ended_above_best):
         high = result.history["objective"][result.rounds // 2 :].max() / m
-        end = f"swings, up to f(x)/m = {high:.4g} in the second half of its rounds"
-    return (
-        f"the run {end}: f(x)/m = {result.mean_objective:.4g} after round {result.rounds}, "
-        f"{course}; {advice}"
-    )
+        verdict += f", up to f(x)/m = {high:.4g} in the second half of its rounds"
+    return f"{verdict}: {f} after round {result.rounds}, {course}; {advice}"
 
 
 def _rounds(result: Result) -> str:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import stopping
 from ._common import html
 from ._common.archives import read_arrays
 from ._common.extras import require
 from ._common.files import replacing
 from ._common.measures import Measure, add_measure, summary_of
 from ._judged import Judged
-from ._words import facts_of, in_words, title_of, warning_of
+from ._words import facts_of, in_words, title_of, warning_of, why_stopped
 from .guarantees import NO_GUARANTEE, NO_NOISE, ReleasedRun, as_true, released
 
 if TYPE_CHECKING:
@@ -182,9 +181,7 @@ class Result(Judged):
     @property
     def message(self) -> str:
         """Why the run stopped, and what is wrong with where it did, in words."""
-        names, words = (why for why in self.reasons if why != stopping.DIVERGED), stopping.REASONS
-        why = [words.get(name, name) for name in names]
-        return "; ".join(dict.fromkeys(text for text in (*why, self.warning) if text))
+        return why_stopped(self, self.warning)
 
     def summary(self) -> dict[str, Any]:
         """The measures of the run as plain values; None where a measure does not exist.

@@ -244,6 +244,13 @@ def test_a_little_above_the_start_is_told_and_not_diverged(result):
     assert "the run ended above its start: f(x)/m = 0.695 after round 2, 0.69 at" in found.warning
 
 
+def test_the_first_round_is_not_taken_for_the_start(result):
+    found = ending(result, [0.589, 0.66, 0.70], 0.6931)
+    assert "0.6931 at the start, 0.589 at its best (round 0, the first)" in found.warning
+    later = ending(result, [0.66, 0.589, 0.70], 0.6931)
+    assert "0.6931 at the start, 0.589 at its best (round 1)" in later.warning
+
+
 def test_numbers_of_a_run_that_ended_above_its_start(tmp_path):
     data = datasets.adult(clients=3, seed=0)
     for engine in ("compiled", "reference"):

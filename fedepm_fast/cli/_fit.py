@@ -243,9 +243,11 @@ def fit(
             print(common.wrote(paths))
     if private:
         return
+    shown = not (quiet or json) and sys.stdout.isatty() and sys.stderr.isatty()
     if not (model.training["converged"] or model.training["unbounded"]):
-        raise common.CommandFailed(model.notes[0])
-    for note in model.notes:
+        text = model.notes[0]
+        raise common.CommandFailed(text.partition(":")[0] if shown else text)
+    for note in () if shown else model.notes:  # the summary ends with them
         print(f"warning: {note}", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._words import number
+from .._words import in_words, number
 from . import _common as common
 from . import _options as options
 from ._compiling import LINE
@@ -103,7 +103,7 @@ def run(
                 **taken(given, "settings"),
             )  # fmt: skip
     record = result.to_dict()
-    lines = [repr(result)] if quiet else [str(result)]
+    lines = [repr(result) if quiet else in_words(result, brief=True)]
     if why and not quiet:
         lines.append(why)
     if why == "" and "algorithm" not in given and not (quiet or json or private):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 
 import numpy as np
 import pandas
@@ -227,7 +228,7 @@ def test_evaluate_prints_measures_of_clients(capsys, folder, tmp_path):
     assert found["overall"]["auc"] != pytest.approx(want.overall["auc"], rel=1e-6)
 
 
-def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path):
+def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path, monkeypatch):
     rows = (folder / "table.csv").read_text().splitlines()
     (tmp_path / "new.csv").write_text("\n".join([rows[0], "50,x,1.5,alive,h1", *rows[1:40]]))
     code, out, err = fedepm(capsys, "predict", folder / "model.json", tmp_path / "new.csv")
@@ -239,6 +240,16 @@ def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path):
         capsys, "fit", tmp_path / "tells.csv", "--label", "outcome", "--client", "hospital"
     )
     assert code == 0 and err.startswith("warning: the rows have no best coefficients: tells can")
+    # On a terminal, where the summary has said so, it is not said again.
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    columns = ("--label", "outcome", "--client", "hospital")
+    code, out, err = fedepm(capsys, "fit", tmp_path / "tells.csv", *columns)
+    assert (code, err) == (0, "") and " ".join(out.split()).count("no best coefficients") == 1
+    code, _, err = fedepm(capsys, "fit", tmp_path / "tells.csv", *columns, "--quiet")
+    assert code == 0 and err.count("no best coefficients") == 1
+    code, _, err = fedepm(capsys, "fit", folder / "table.csv", *columns, "--max-rounds", 1)
+    assert (code, err) == (1, "error: the fit did not converge in 1 round\n")
 
 
 @pytest.mark.parametrize(
