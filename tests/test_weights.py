@@ -292,7 +292,7 @@ def test_sparse_rows_of_a_client_share_the_entries_of_all():
         found, _ = data.client(i)
         np.testing.assert_array_equal(found.toarray(), rows)
         assert found.nnz == 0 or np.shares_memory(found.data, data.features.data)
-    with pytest.raises(IndexError, match="client must be from 0 to 2, got 3"):
+    with pytest.raises(IndexError, match="client must be a number from 0 to 2, got 3"):
         data.client(3)
 
 

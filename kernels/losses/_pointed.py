@@ -94,19 +94,20 @@ def _batch_entry(layout: str, loss: Loss) -> Any:
     objective = batch_objective(layout, loss)
 
     @stage
-    def batch(rows, buffer, i, order, first, last, w, n, reg, gradient, work, size, weights):
+    def batch(rows, buffer, i, order, first, last, w, n, reg, value, gradient, work, size, weights):
         chosen, at = integers(order, last), vector(w, n)
         to, spare, memory = vector(gradient, n), vector(work, size), whole(buffer)
         own, all_rows = _own_weight(weights, i), whole(rows)
-        value = objective(all_rows, memory, i, chosen, first, last, at, reg / own, to, spare)
-        return _weighed(own, value, True, to)
+        found = objective(all_rows, memory, i, chosen, first, last, at, reg / own, to, spare)
+        vector(value, 1)[0] = _weighed(own, found, True, to)
+        return True
 
     return batch
 
 
 _I64, _F64 = types.int64, types.float64
 _NUMBERS = *[_I64] * 6, types.boolean, *[_I64] * 5
-_BATCH_NUMBERS = _I64, _I64, _I64, _I64, _I64, _I64, _F64, _I64, _I64, _I64, _I64
+_BATCH_NUMBERS = *[_I64] * 6, _F64, *[_I64] * 5
 
 
 _pointed: weakref.WeakKeyDictionary[ClientRows, Any] = weakref.WeakKeyDictionary()
@@ -134,7 +135,7 @@ def pointed(
         buffer = buffer_of(rows)
         kinds = view_of(rows.arrays, "rows"), view_of(buffer, "buffer")
         entry = _batch_entry(rows.layout, rows.loss)
-        compiled = entry.get_compile_result(types.float64(*kinds, *_BATCH_NUMBERS))
+        compiled = entry.get_compile_result(types.boolean(*kinds, *_BATCH_NUMBERS))
         words = kinds[1].packed(buffer)
         every = every._replace(batch=address_of(compiled), buffer=words.ctypes.data)
         held += [words, buffer, compiled]
@@ -226,7 +227,7 @@ def _check_vectors(*kinds: Any, **named: Any) -> None:
 
 
 def _call(context: Any, builder: Any, function: Any, *numbers: Any) -> None:
-    """Call what was compiled of `_entry`.
+    """Call what was compiled of `_entry` or `_batch_entry`.
 
     Functions that are called as C calls them cannot raise: what they raise is printed, and they
     return 0.
@@ -282,7 +283,7 @@ def batch(
     _check_vectors(_F64, w=w, gradient=gradient, work=work)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        i64, double = ir.IntType(64), ir.DoubleType()
+        i64 = ir.IntType(64)
         view, number, _, begin, end, _, weight, *_ = args
         arrays, function, buffer, own = (
             field(context, builder, ROWS, view, k) for k in range(1, 5)
@@ -293,14 +294,12 @@ def batch(
         of, at, to, scratch = (
             builder.ptrtoint(a.data, i64) for a in (numbers, point, slope, spare)
         )
-        kind = ir.FunctionType(double, [*[i64] * 8, double, *[i64] * 4])
-        return builder.call(
-            builder.inttoptr(function, kind.as_pointer()),
-            [
-                arrays, buffer, number, of, begin, end, at, point.nitems, weight, to, scratch,
-                spare.nitems, own,
-            ],
+        value = cgutils.alloca_once(builder, weight.type)
+        _call(
+            context, builder, function, arrays, buffer, number, of, begin, end, at, point.nitems,
+            weight, builder.ptrtoint(value, i64), to, scratch, spare.nitems, own,
         )  # fmt: skip
+        return builder.load(value)
 
     return types.float64(rows, _I64, order, _I64, _I64, w, _F64, gradient, work), codegen
 

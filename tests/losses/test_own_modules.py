@@ -10,7 +10,8 @@ import numba
 import numpy as np
 import pytest
 
-from fedepm_fast import ScalarLoss
+from fedepm_fast import DivergenceWarning, FederatedData, ScalarLoss, run
+from fedepm_fast.algorithms import FedAvg
 from fedepm_fast.kernels import losses
 from fedepm_fast.kernels._jit import JIT_DISABLED
 
@@ -98,3 +99,19 @@ def test_a_loss_that_raises_gives_no_number():
 
     with pytest.raises(RuntimeError, match="a loss must not raise"):
         _evaluated(value)
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="nothing is called through a pointer")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_loss_that_raises_in_a_batch_ends_the_run(rng):
+    def gradient(t, y):
+        if y > 40.0 and t != 0.0:
+            raise ValueError("y is too large")
+        return t - y
+
+    labels = np.append(rng.normal(size=19), 50.0)
+    data = FederatedData(rng.normal(size=(20, 2)), labels, [10, 10])
+    loss = ScalarLoss(value=lambda t, y: 0.5 * (t - y) ** 2, gradient=gradient)
+    fedavg = FedAvg(learning_rate=0.01, batch_size=4)
+    with pytest.warns(DivergenceWarning):
+        assert run(fedavg, data, objective=loss, rounds=3, seed=1).rounds == 0
