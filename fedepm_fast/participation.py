@@ -52,6 +52,8 @@ def select(
     if given is not None:
         return given
     everyone = np.arange(m, dtype=np.intp)
+    if m0 == m:
+        return everyone
     if coverage_rounds is None:
         return np.sort(sample(randomness, SELECT, tau, everyone, m0))
     group, position = divmod(tau, coverage_rounds)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedepm_fast.kernels import sampling
 from fedepm_fast.participation import (
     check_coverage,
     client_coverage_probability,
@@ -18,7 +19,7 @@ from fedepm_fast.participation import (
     coverage_probability,
     select,
 )
-from fedepm_fast.randomness import CounterRandomness
+from fedepm_fast.randomness import CounterRandomness, GivenRandomness
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,25 @@ def test_covering_scheme_reaches_everyone_in_each_group(m, s0, data, seed):
         rounds = [select(randomness, group * s0 + q, m, m0, s0) for q in range(s0)]
         assert all(len(set(r.tolist())) == m0 for r in rounds)
         assert set(np.concatenate(rounds).tolist()) == set(range(m))
+
+
+@pytest.mark.parametrize("s0", [None, 1, 2, 5, 9])
+@pytest.mark.parametrize("m", [1, 2, 5, 50])
+def test_where_all_take_part_nothing_is_drawn(m, s0):
+    class Undrawn(CounterRandomness):
+        def words(self, *arguments):
+            raise AssertionError("words are drawn of which nothing depends")
+
+    for tau in (0, 3, 10**6):
+        chosen = select(Undrawn(7), tau, m, m, s0)
+        assert chosen.dtype == np.intp
+        np.testing.assert_array_equal(chosen, np.arange(m))
+        np.testing.assert_array_equal(sampling.select(7, 0, tau, m, m, s0), chosen)
+
+
+def test_a_given_selection_goes_before_everyone():
+    given = GivenRandomness([[2, 0]])
+    np.testing.assert_array_equal(select(given, 0, 3, 3, 2), [0, 2])
 
 
 def test_too_small_a_cover_is_refused():
