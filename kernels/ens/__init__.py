@@ -57,6 +57,8 @@ from ._select import solve
 PARALLEL_FROM = 400_000
 #: Clients of equal weight that float32 can count.
 MOST_SINGLE = 1 << 24
+#: Numbers of float32 that are float64 at a time: they fit in caches, and hide a call from Python.
+_DOUBLES = 1 << 19
 #: Groups ahead of the present one that are prefetched: with few clients a group is
 #: soon done, with many it is long in the caches.
 AHEAD_FEW, AHEAD_MANY, MANY = 4, 2, 256
@@ -308,15 +310,34 @@ def _lie_alike(z: Any) -> bool:
 
 
 def _by_doubles(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> None:
-    step = max(1, (1 << 22) // z.shape[axis])
-    for start in range(0, len(out), step):
-        columns = slice(start, start + step)
-        part = (z[:, columns] if axis == 0 else z[columns]).astype(np.float64)
-        try:
-            out[columns] = ens(part, c, axis=axis, weights=weights, threads=count)
-        except ValueError:
-            boundary.check_finite("z", z)  # says where in all of z
-            raise
+    """Solve float32 in float64, by blocks whose copies take turns in the same memory.
+
+    New memory would cost a page fault for every 4 KB. No sum of float32 overflows in float64.
+    """
+    m, n, width = z.shape[axis], len(out), 8
+    threads = count if z.size >= PARALLEL_FROM else 1
+    numbers = _DOUBLES if threads == 1 else min(_DOUBLES, z.size // (4 * threads))
+    step = min(n, max(numbers // m // width, 1) * width)
+    blocks = -(-n // step)
+    memories = [np.empty(m * step + width) for _ in range(min(threads, blocks))]
+    c = min(c, LARGEST_C[8])
+
+    def block(k: int) -> bool:
+        first, last = k * step, min((k + 1) * step, n)
+        part = z[:, first:last] if axis == 0 else z[first:last]
+        memory = memories.pop()
+        start = -memory.ctypes.data % 64 // 8  # at a cache line
+        doubles = memory[start : start + part.size].reshape(part.shape)
+        np.copyto(doubles, part)
+        found = np.empty(last - first)
+        finite = _run(doubles, c, axis, weights, found, 1)
+        memories.append(memory)
+        if finite:
+            out[first:last] = found
+        return finite
+
+    if not all(shared(block, blocks, threads)):
+        boundary.check_finite("z", z)
 
 
 def _rescaled(z: Any, c: float, axis: int, weights: Any, out: Any) -> None:

@@ -137,6 +137,27 @@ def test_more_clients_than_float32_counts(rng, monkeypatch):
         np.testing.assert_array_equal(w, ens(Z.astype(float), 0.5).astype(np.float32))
 
 
+@pytest.mark.parametrize("numbers", [1, 400, 1000, 1 << 19])  # blocks of 8, 8, 24 and all columns
+def test_weighted_float32_is_float64_rounded(numbers, rng, monkeypatch):
+    """Whatever the blocks, the threads that share them, the layout, and c."""
+    monkeypatch.setattr(module, "_DOUBLES", numbers)
+    monkeypatch.setattr(module, "PARALLEL_FROM", 0)
+    m = 40
+    p = rng.uniform(1.0, 5.0, m)
+    for n in (1, 8, 9, 61):
+        Z = (rng.standard_cauchy((m, n)) * 1e30).astype(np.float32)
+        for c in (0.0, 1e30, 1e39, 1e308):
+            want = ens(Z.astype(float), c, weights=p).astype(np.float32)
+            for z, axis in ((Z, 0), (np.asfortranarray(Z), 0), (np.ascontiguousarray(Z.T), 1)):
+                for threads in (1, 2):
+                    got = ens(z, c, axis=axis, weights=p, threads=threads)
+                    np.testing.assert_array_equal(got, want)
+        Z[3, n - 1] = np.nan
+        for threads in (1, 2):
+            with pytest.raises(ValueError, match=rf"z must be .*nan at index \(3, {n - 1}\)"):
+                ens(Z, 1.0, weights=p, threads=threads)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("m", "row", "offset", "alike"),
