@@ -34,7 +34,9 @@ def with_option_names(error: Exception | str, command: str) -> str:
         message = message.replace("CurvatureFedEPM", f"{choice} curvature")
     words = "|".join(sorted(options, key=len, reverse=True))
     message = re.sub(
-        rf"(?<![\w./-])({words})='(\w+)'", lambda m: f"{options[m[1]]} {m[2]}", message
+        rf"(?<![\w./-])({words})=('\w+'|\d+(?![\w.:]))",
+        lambda m: f"{options[m[1]]} {m[2].strip(chr(39))}",
+        message,
     )
     said = _SAID.replace("{words}", f"(?:{words})")
     if argument := getattr(error, "argument", None):

@@ -14,6 +14,7 @@ from . import _common as common
 from . import _options as options
 from ._common import INTERRUPTED, CommandFailed
 from ._compare import check_plot
+from ._names import with_option_names
 from ._options import of_group, taken, with_options
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ def tune(
         str,
         typer.Option(help="clients: serve those never seen; records: those there are."),
     ] = "clients",
-    folds: Annotated[int, typer.Option(help="Of the cross-validation.", metavar="K")] = 5,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="Of the cross-validation.", metavar="K", show_default="5, or the clients if fewer"
+        ),
+    ] = None,
     trials: Annotated[int, typer.Option(help="Choices of parameters to try.", metavar="N")] = 50,
     score: Annotated[str, typer.Option(help="loss or accuracy.")] = "loss",
     sampler: Annotated[str, typer.Option(help="tpe, random, grid, qmc or cmaes.")] = "tpe",
@@ -68,6 +74,7 @@ def tune(
     """
     from ..tuning import tune as do_tune
     from ..tuning._space import parse_space
+    from ..tuning._text import summary
 
     asked = dict(given)
     given = common.make_private(given, private)
@@ -106,7 +113,8 @@ def tune(
         print(repr(result))
         print(command)
     else:
-        print(federated.summary(), result, "", command, "", result.code().rstrip(), sep="\n")
+        told = summary(result, lambda text: with_option_names(text, "tune"))
+        print(federated.summary(), told, "", command, "", result.code().rstrip(), sep="\n")
     if paths:
         print(common.wrote(paths))
 

@@ -20,7 +20,7 @@ from ..objectives import Objective, as_objective
 from ..runner import make_problem
 from ..stopping import StoppingRule, as_rule
 from ..sweeps._cells import RESULTS_VERSION
-from ._folds import OVER, make_folds
+from ._folds import OVER, default_folds, make_folds
 from ._result import TuneResult, TuneTrial
 from ._scores import SCORES, CrossValidation
 from ._search import Search, load_optuna, make_pruner, make_sampler, quiet
@@ -41,7 +41,7 @@ def tune(
     *,
     space: Mapping[str, Any] | None = None,
     over: str = "clients",
-    folds: int = 5,
+    folds: int | None = None,
     trials: int = 50,
     score: str = "loss",
     objective: str | Objective = "logistic",
@@ -84,8 +84,9 @@ def tune(
         with fewer records than folds is scored in some folds only, and one with a single record
         trains in all and is scored in none. Folds are stratified by label (clients by the mean
         of theirs), as large as each other up to one, and a pure function of the data and `seed`.
-    folds : int
-        K, at least 2.
+    folds : int, optional
+        K, at least 2; by default 5, or the number of clients if that is less and whole clients
+        are held out: then each is a fold of its own, however few records it has.
     trials : int
         How many, the first one included; with `storage`, also those that are stored.
     score : {"loss", "accuracy"}
@@ -147,6 +148,7 @@ def tune(
     goal, axes, default = _asked(algorithm, data, objective, over, score, space)
     trials = check_int("trials", trials, low=1)
     seed = check_int("seed", seed, high=MAX_SEED)
+    folds = default_folds(data, over) if folds is None else folds
     jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
     settings = {
         "stopping": stopping,

@@ -16,6 +16,9 @@ Folds = NDArray[np.int64]
 
 OVER = ("clients", "records")
 
+#: Folds where their number is not given, of whole clients at most as many as there are.
+FOLDS = 5
+
 #: Rows that are in the training data of every fold.
 NEVER = -1
 
@@ -40,6 +43,11 @@ class Fold(NamedTuple):
     def average(self, values: Array) -> float:
         """A measure of the clients of `held_out`, weighted as f/m weighs clients and rows."""
         return float(values @ self.weights) / self.weight
+
+
+def default_folds(data: FederatedData, over: str) -> int:
+    """The number of folds where none is given."""
+    return max(2, min(FOLDS, data.n_clients)) if over == "clients" else FOLDS
 
 
 def assign_folds(data: FederatedData, over: str, folds: int, seed: int) -> Folds:
@@ -78,7 +86,8 @@ def assign_folds(data: FederatedData, over: str, folds: int, seed: int) -> Folds
     if over == "clients":
         if folds > data.n_clients:
             raise ValueError(
-                f"folds must not exceed the clients that they hold out: {folds} > {data.n_clients}"
+                "folds must not exceed the clients that they hold out: "
+                f"{folds} > {data.n_clients}; {_instead(data.n_clients)}"
             )
         keys = np.array([labels.mean() for labels in _by_client(data)])
         return np.repeat(deal(keys, folds, rng), data.client_sizes)
@@ -94,6 +103,12 @@ def assign_folds(data: FederatedData, over: str, folds: int, seed: int) -> Folds
             f"the largest client has {data.client_sizes.max()}, clients of one are never held out"
         )
     return found
+
+
+def _instead(clients: int) -> str:
+    """What to ask for instead of more folds than clients."""
+    records = "over='records' holds out a part of each one's"
+    return records if clients < 2 else f"folds={clients} holds each out alone, {records}"
 
 
 def deal(keys: NDArray, folds: int, rng: np.random.Generator) -> Folds:

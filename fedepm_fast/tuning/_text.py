@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .._common.text import fill
 from .._words import objective_text
 from ..algorithms import label_of
 from ..losses.scalar import ScalarLoss
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 _DEFAULTS = {"stopping": None, "rounds": None, "max_rounds": 500, "max_iterations": None}
 
 
-def summary(result: TuneResult) -> str:
-    """A result on one screen."""
+def summary(result: TuneResult, say: Callable[[str], str] = str) -> str:
+    """A result on one screen; `say` puts what runs say into other words."""
     s, best, default, gain = result.settings, result.best, result.default, result.improvement
     states = [t.state for t in result.trials]
     without = [f", {states.count(k)} {k}" for k in ("diverged", "failed", "pruned") if k in states]
@@ -28,12 +29,13 @@ def summary(result: TuneResult) -> str:
     ]
 
     def row(name: str, text: str, given: str | None = None) -> None:
-        lines.append(f"  {name:<22}" + (text if given is None else f"{text:<14} given {given}"))
+        text = text if given is None else f"{text:<14} given {given}"
+        lines.append(fill(f"  {name:<22}{text}", indent=" " * 24))
 
     row("objective", objective_text(result.objective.describe()))
     what = "accuracy" if s["score"] == "accuracy" else "mean loss"
     row(f"held-out {what}", f"{_measured(best)} (trial {best.number})")
-    row("as given", _measured(default))
+    row("as given", say(_measured(default)))
     if not best.number:
         lines.append("  no trial is better than the algorithm as it was given")
     elif gain is not None:

@@ -446,7 +446,7 @@ def test_the_default_counts_even_outside_the_space():
         ({"space": {"noise": ["gamma"]}}, "space of noise: noise must be one of"),
         ({"space": {"noise": "none"}}, "space of noise must be a list of values"),
         ({"folds": 1}, "folds must be an integer >= 2"),
-        ({"folds": 7}, "folds must not exceed the clients that they hold out: 7 > 6"),
+        ({"folds": 7}, "7 > 6; folds=6 holds each out alone, over='records' holds out a part"),
         ({"folds": 99, "over": "records"}, "folds must be such that each holds records out"),
         ({"over": "rows"}, "over must be one of"),
         ({"score": "f1"}, "score must be one of"),
@@ -610,7 +610,11 @@ def test_the_command_tunes_and_prints_what_to_go_on_with(capsys, tmp_path):
 def test_the_command_tells_what_is_wrong_in_a_line(capsys, tmp_path):
     for arguments, message in (
         (("--space", "lam=1:0.1"), "error: --space of lam must have low < high"),
-        (("--folds", 7), "error: --folds must not exceed the clients"),
+        (
+            ("--folds", 7),
+            "error: --folds must not exceed the clients that they hold out: 7 > 6; --folds 6 holds "
+            "each out alone, --over records holds out a part of each one's\n",
+        ),
         (("--prox", 1), "error: --prox is not a parameter of fedepm"),
         (("--plot", tmp_path / "a.gif"), "error: --plot's suffix must be"),
         (("--storage", tmp_path / "no" / "a.db"), "error: --storage"),
@@ -619,6 +623,33 @@ def test_the_command_tells_what_is_wrong_in_a_line(capsys, tmp_path):
         assert (code, out) == (2, "")
         assert err.startswith(message)
         assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("clients", "over", "folds"),
+    [(2, "clients", 2), (3, "clients", 3), (6, "clients", 5), (3, "records", 5)],
+)
+def test_by_default_no_more_folds_than_clients(clients, over, folds):
+    data = small_data(clients)
+    found = small_tune(data=data, over=over, folds=None, trials=1)
+    same = small_tune(data=data, over=over, folds=folds, trials=1)
+    assert found.settings["folds"] == folds == len(found.default.fold_scores)
+    assert found.default.fold_scores == same.default.fold_scores
+
+
+def test_one_client_is_not_held_out():
+    with pytest.raises(ValueError, match=r"2 > 1; over='records' holds out"):
+        small_tune(data=small_data(1), folds=None)
+
+
+def test_why_the_algorithm_as_given_has_no_score_is_told_as_others_are(capsys):
+    asked = ("--data", "synthetic", "--clients", 3, "--samples", 60, "--features", 3)
+    asked += ("--noise", "none", "--max-rounds", 60, "--trials", 3, "--sampler", "grid")
+    code, out, _ = fedepm(capsys, "tune", *asked, "--mu0", 1e-9, "--space", "mu0=5,1e-9")
+    assert code == 0 and max(map(len, out.splitlines()[:8])) <= 80
+    told = " ".join(out.split())
+    assert "as given diverged: fold 0: the run " in told and "--mu0 of" in told
+    assert "CurvatureFedEPM" not in told.partition("fedepm run")[0]
 
 
 def test_code_names_an_own_loss(result):
