@@ -35,6 +35,8 @@ def facts_of(result: Result, *, brief: bool = False) -> list[tuple[str, str]]:
     seed = "given from outside" if result.seed is None else str(result.seed)
     if result.trial:
         seed += f", trial {result.trial}"
+    if "privacy" in result.settings and not result.guarantee.startswith("none"):
+        seed += " (to be kept secret: it tells the noise)"
     return [
         ("data", f"{result.data['description']}"),
         ("run", f"{manner_of(a)}, seed {seed}"),

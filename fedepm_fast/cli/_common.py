@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,10 +148,15 @@ def named_as_options(group: str) -> Iterator[None]:
 
 
 def check_out(out: Path | None) -> Path | None:
-    """Prove before any work that results can be written."""
+    """Prove before any work that results can be written; a folder for them is made by `writing`."""
     from .._common.files import check_writable_folder
 
-    return None if out is None else check_writable_folder("out", out)
+    if out is not None:
+        there = out.exists()
+        out = check_writable_folder("out", out)
+        if not there:
+            out.rmdir()
+    return out
 
 
 def live(quiet: bool) -> bool:
@@ -201,14 +206,17 @@ def tell_where_runs_ended(results: list[Result], command: str, *, fail: bool = T
 
 
 @contextmanager
-def writing(paths: list[Path]) -> Iterator[None]:
+def writing(paths: list[Path], out: Path | None = None) -> Iterator[None]:
     """Ctrl-C in the block, which writes files and appends them to `paths`, or a disk that is full,
-    says which are whole."""
+    says which are whole. The folder `out` is made if need be, and not left empty."""
+    made = out is not None and not out.exists()
 
     def whole() -> str:
         return f"only wrote {', '.join(map(str, paths))}" if paths else "nothing was written"
 
     try:
+        if out is not None:
+            out.mkdir(exist_ok=True)
         yield
     except KeyboardInterrupt:
         raise CommandFailed(f"interrupted, {whole()}", INTERRUPTED) from None
@@ -218,6 +226,10 @@ def writing(paths: list[Path]) -> Iterator[None]:
         raise CommandFailed(
             f"{error.filename} cannot be written: {error.strerror}, {whole()}"
         ) from None
+    finally:
+        if made and out is not None:
+            with suppress(OSError):  # it is not empty
+                out.rmdir()
 
 
 def gap_percent(result: Result, optimum: float) -> float | None:

@@ -110,7 +110,7 @@ def compare(
         **({"skipped": skipped} if every else {}),
     }
     paths: list[Path] = []
-    with common.writing(paths):
+    with common.writing(paths, out):
         if out is not None:
             common.write_json(out / "summary.json", record, paths)
         write(out, plot, results, optimum, paths)

@@ -203,7 +203,7 @@ def tradeoff(
     lines = [str(found), f"privacy guarantee: {found.rows[0]['guarantee']}"]
     if out is not None:
         paths: list[Path] = []
-        with common.writing(paths):
+        with common.writing(paths, out):
             write(out, found, paths)
         lines.append(common.wrote(paths))
     print(json_module.dumps(found.rows, allow_nan=False) if json else "\n".join(lines))

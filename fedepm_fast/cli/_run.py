@@ -120,7 +120,7 @@ def run(
         ]
     if out is not None:
         paths: list[Path] = []
-        with common.writing(paths):
+        with common.writing(paths, out):
             write(out, result, record, optimum, paths)
         lines.append(common.wrote(paths))
         if private:

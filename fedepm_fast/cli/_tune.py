@@ -104,7 +104,7 @@ def tune(
     command = run_command(asked | ({"seed": seed} if seed else {}), result)
     record = {**result.to_dict(), "data": federated.summary(), "command": command}
     paths: list[Path] = []
-    with common.writing(paths):
+    with common.writing(paths, out):
         _write(out, plot, result, record, _absolute(common.data_table(given)), paths)
     if json:
         print(json_module.dumps(record, allow_nan=False))

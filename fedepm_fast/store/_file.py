@@ -101,6 +101,8 @@ def explained(path: str, timeout: float = 0) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         why = str(error).split("\n")[0]
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
+            code = sqlite3.SQLITE_FULL  # there is no room for the log's index
         if why.startswith("Could not decode"):  # found by Python, which has no code for it
             code, why = sqlite3.SQLITE_CORRUPT, "text that is not UTF-8"
         text = {

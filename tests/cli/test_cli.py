@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import fedepm
+from full_disk import full
 
 from fedepm_fast import FedEPM, Result, _warm, datasets, kernels, make_problem, run
 from fedepm_fast._common.validation import ArgumentValueError
@@ -658,3 +659,22 @@ def test_the_programs_that_the_benchmarks_wait_for_run(monkeypatch):
     peers = runpy.run_path(str(bench / "peers_waiting.py"))
     for program in ("IMPORT", "CALL"):
         assert peers["seconds"](peers[program]) > 0
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_full_disk_leaves_no_empty_folder(capsys, command, tmp_path):
+    asked = ("--data", "synthetic", "--clients", 3, "--samples", 60, "--features", 3)
+    asked += ("--noise", "none", "--rounds", 1, "--engine", "reference", "--quiet")
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.mkdir()
+    for out in (new, old):
+        with full(10):
+            code, _, err = fedepm(capsys, command, *asked, "--out", out)
+        assert code == 1 and err.endswith(
+            "cannot be written: File too large, nothing was written\n"
+        )
+    assert list(tmp_path.iterdir()) == [old] and not list(old.iterdir())
+    # Nor does a run that there is not.
+    assert fedepm(capsys, command, *asked, "--mu0", -1, "--out", new)[0] == 2
+    assert fedepm(capsys, command, *asked, "--max-iterations", -1, "--out", new)[0] == 2
+    assert not new.exists()

@@ -260,6 +260,8 @@ def test_a_seed_that_is_known_gives_no_guarantee(tmp_path, seed, split, why):
         epsilon = found.settings["privacy"]["epsilon"]
         # The account is that of the plan, of which the seed is no part.
         assert found.history["epsilon"][-1] == pytest.approx(2)
+        # The line of the seed says itself that it is not to be shown, where that would hurt.
+        assert ("to be kept secret" in " ".join(str(found).split())) == (not why)
         if why:
             assert found.guarantee == why and why.startswith("none: ") and epsilon is None
             with pytest.raises(ValueError, match="must have a privacy guarantee to be released"):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fedepm_fast import Store, StoreError
 from fedepm_fast._common.measures import OF_RUN
 from fedepm_fast.store import _history
-from fedepm_fast.store._file import APPLICATION, SCHEMA
+from fedepm_fast.store._file import APPLICATION, SCHEMA, explained
 from fedepm_fast.store._record import Record
 from fedepm_fast.store._rows import checksum
 
@@ -574,6 +574,19 @@ def test_a_full_disk_is_told_and_nothing_stored_is_lost(path):
     with Store(path, readonly=True) as store:
         assert len(store) == 110 + added
         assert store._connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_no_room_for_the_index_of_the_log_is_a_full_disk():
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    with pytest.raises(StoreError, match="no space left to write store"), explained("store"):
+        raise error
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    with (
+        pytest.raises(StoreError, match="store cannot be read or written: disk I/O error"),
+        explained("store"),
+    ):
+        raise error
 
 
 def test_a_store_in_a_folder_that_cannot_be_written_is_read(path, monkeypatch):
