@@ -54,7 +54,7 @@ class _Typing:
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
         if kws or not isinstance(func, types.Function):
             return self._context.resolve_function_type(func, args, kws)
-        return self._once("resolve_function_type", func, tuple(args), kws)
+        return self._once("resolve_function_type", func, tuple(args), kws=kws)
 
     def resolve_getattr(self, kind: Any, attribute: Any) -> Any:
         if isinstance(kind, types.Module) and kind.pymod not in (math, np):
@@ -70,11 +70,11 @@ class _Typing:
             return self._context.resolve_static_getitem(value, index)
         return self._once("resolve_static_getitem", value, index)
 
-    def _once(self, name: str, *asked: Any) -> Any:
-        words = name, *(repr(a) if a == {} else a for a in asked)
+    def _once(self, name: str, *asked: Any, **none: Any) -> Any:
+        words = name, *asked
         found = self._known.get(words)
         if found is None:
-            found = getattr(self._context, name)(*asked)
+            found = getattr(self._context, name)(*asked, **none)
             if found is not None:
                 self._known[words] = found
         return found

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _boundary as boundary
+from .._aligned import aligned
 from .._jit import device, kernel, warms
 from .._share import shared
 from .._simd import (
@@ -319,15 +320,14 @@ def _by_doubles(z: Any, c: float, axis: int, weights: Any, out: Any, count: int)
     numbers = _DOUBLES if threads == 1 else min(_DOUBLES, z.size // (4 * threads))
     step = min(n, max(numbers // m // width, 1) * width)
     blocks = -(-n // step)
-    memories = [np.empty(m * step + width) for _ in range(min(threads, blocks))]
+    memories = [aligned((m * step,), np.float64) for _ in range(min(threads, blocks))]
     c = min(c, LARGEST_C[8])
 
     def block(k: int) -> bool:
         first, last = k * step, min((k + 1) * step, n)
         part = z[:, first:last] if axis == 0 else z[first:last]
         memory = memories.pop()
-        start = -memory.ctypes.data % 64 // 8  # at a cache line
-        doubles = memory[start : start + part.size].reshape(part.shape)
+        doubles = memory[: part.size].reshape(part.shape)
         np.copyto(doubles, part)
         found = np.empty(last - first)
         finite = _run(doubles, c, axis, weights, found, 1)

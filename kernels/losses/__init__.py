@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._aligned import aligned
 from .._boundary import (
     as_floats,
     as_integers,
@@ -41,7 +42,6 @@ from ._client_rows import (
     NarrowTable,
     PackedRows,
     SparseRows,
-    aligned,
     read_only,
 )
 from ._clients import client_kernels

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from .._aligned import aligned
 from .._jit import device
 from .._parts import fill
 from .._parts import part as part_of
 from .._simd import lanes, load_as, load_transposed, prefetch, store, store_as
 from ._blocks import GROUP as BLOCKS
 from ._blocks import block_layout
-from ._client_rows import ClientRows, DenseRows, PackedRows, SparseRows, aligned
+from ._client_rows import ClientRows, DenseRows, PackedRows, SparseRows
 from ._clients import _add, _finish
 from ._loss import Loss
 from ._rows import GROUP as ROWS

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .._aligned import aligned, recycled
 from .._boundary import (
     FLOATS,
     as_floats,
@@ -18,17 +19,15 @@ from .._boundary import (
 )
 from .._jit import most_threads
 from .._labels import check_labels
+from .._simd._types import VECTOR_BYTES
 from ._client_rows import (
-    VECTOR_BYTES,
     ClientRows,
     DenseRows,
     NarrowTable,
     PackedRows,
     SparseRows,
-    aligned,
     offsets_of,
     read_only,
-    recycled,
     whole,
 )
 from ._loss import Loss

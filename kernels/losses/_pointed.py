@@ -62,11 +62,9 @@ def _entry(layout: str, loss: Loss, dtype: Any) -> Any:
     ):
         for k in range(count):
             i = integers(clients, count)[k]
-            at, weight, own = floats(points + apart * i, n), floats(reg, i + 1)[i], 1.0
+            at, own = floats(points + apart * i, n), _own_weight(weights, i)
+            weight = at.dtype.type(floats(reg, i + 1)[i] / own)
             to = floats(gradients + (k * n * item if want else 0), n)
-            if weights != 0:
-                own = vector(weights, i + 1)[i]
-                weight = at.dtype.type(weight / own)
             value = objective(whole(rows), i, at, weight, want, to, floats(work, size))
             floats(values, count)[k] = _weighed(own, value, want, to)
         return True

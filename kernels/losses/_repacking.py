@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._client_rows import NarrowTable, PackedRows, aligned, read_only, whole
+from .._aligned import aligned
+from ._client_rows import NarrowTable, PackedRows, read_only, whole
 from ._packing import fill_blocks, fill_narrow_blocks
 
 

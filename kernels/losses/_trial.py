@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._aligned import aligned
 from .._jit import kernel
 from .._simd import first_lanes, horizontal_sum, lanes, load, splat, store
-from ._client_rows import aligned
 from ._loss import Loss
 from ._steps import hide, steps_of
 

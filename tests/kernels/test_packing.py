@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 
 from fedepm_fast import FedEPM, Problem, datasets
-from fedepm_fast.kernels import accuracy, losses
-from fedepm_fast.kernels.losses import _client_rows, _packed
+from fedepm_fast.kernels import _aligned, accuracy, losses
+from fedepm_fast.kernels.losses import _packed
 from fedepm_fast.kernels.losses._repacking import Repacking
 
 SIZES = np.array([1, 7, 8, 9, 16, 200, 3])
@@ -91,14 +91,14 @@ def test_rows_packed_again_in_place_are_those_packed_anew(rng, loss, shift):
 
 
 def test_memory_of_rows_is_used_again_when_nobody_has_it():
-    made = _client_rows.recycled((100, 3, 8), np.float32)
+    made = _aligned.recycled((100, 3, 8), np.float32)
     view, where = made[1:2], made.ctypes.data
     assert where % 64 == 0
-    made = _client_rows.recycled((100, 3, 8), np.float32)
+    made = _aligned.recycled((100, 3, 8), np.float32)
     assert made.ctypes.data != where  # the view is still there
     view[:] = 1.0
     del view
-    assert _client_rows.recycled((99, 3, 8), np.float32).ctypes.data == where
+    assert _aligned.recycled((99, 3, 8), np.float32).ctypes.data == where
 
 
 def test_narrow_table_is_exact_or_none(rng, monkeypatch):
