@@ -29,14 +29,14 @@ JIT_DISABLED = bool(config.DISABLE_JIT)
 
 # No fastmath: with explicit vectors and explicit fma the compiler has nothing left to
 # reassociate, and results keep IEEE semantics for NaN, infinities and signed zeros.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": False}
-# Helpers are called by neither Python nor C, and need no wrappers that compile for these.
-_DEVICE_OPTIONS: dict[str, Any] = {
-    "forceinline": True,
-    "no_cpython_wrapper": True,
+# C calls none of them: a wrapper for it, which would print what is raised, takes long to compile.
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": False,
     "no_cfunc_wrapper": True,
-    **_OPTIONS,
 }
+_DEVICE_OPTIONS: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True, **_OPTIONS}
 
 
 # ---------------------------------------------------------------------------------
@@ -46,16 +46,11 @@ _DEVICE_OPTIONS: dict[str, Any] = {
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function on first call, without the GIL, cached on disk."""
-    return _compile(function, no_cfunc_wrapper=True)
-
-
-def pointed_kernel(function: Callable[..., Any]) -> Any:
-    """Like `kernel`, for what is called through a pointer as well."""
     return _compile(function)
 
 
 def stage(function: Callable[..., Any]) -> Any:
-    """Like `kernel`, for what is called through a pointer, and not from Python."""
+    """Like `kernel`, for what is called through a pointer alone, and not from Python."""
     return _compile(function, no_cpython_wrapper=True)
 
 

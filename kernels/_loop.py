@@ -45,7 +45,10 @@ FEDADMM_RULE = 5
 
 
 def make_loop(
-    inlined: Callable[..., Any], now: Callable[[], float], observe: Callable[..., None]
+    inlined: Callable[..., Any],
+    now: Callable[[], float],
+    observe: Callable[..., None],
+    call: Callable[..., bool],
 ) -> tuple[Any, Any]:
     """The stopping rules and the loop, with its helpers wrapped by `inlined`.
 
@@ -57,6 +60,8 @@ def make_loop(
         A clock, in seconds.
     observe : callable
         ``observe(state, history, row)`` records the point and the signal-to-noise ratio.
+    call : callable
+        ``call(stage, *arguments)`` is what the stage returns of them.
 
     Returns
     -------
@@ -127,17 +132,17 @@ def make_loop(
         for row in range(last - tau):
             if tau > 0:
                 before = now()
-                ok = local_round(rows, problem, settings, key, given, state, tau - 1)
-                ok = ok and upload(rows, problem, settings, key, given, state, tau - 1)
+                ok = call(local_round, rows, problem, settings, key, given, state, tau - 1)
+                ok = ok and call(upload, rows, problem, settings, key, given, state, tau - 1)
                 if not ok:
                     return tau - 1, SPOILT
                 history.local_time[row] = state.seconds[0] + (now() - before)
             state.n_uploaded[0] = state.n_selected[0]
             for r in range(state.n_selected[0]):
                 state.uploaded[r] = state.selected[r]
-            select(rows, problem, settings, key, given, state, tau)
-            aggregate(rows, problem, settings, key, given, state, tau)
-            evaluate(rows, problem, settings, key, given, state, tau)
+            call(select, rows, problem, settings, key, given, state, tau)
+            call(aggregate, rows, problem, settings, key, given, state, tau)
+            call(evaluate, rows, problem, settings, key, given, state, tau)
             f, err = state.totals[0], state.totals[1]
             # f depends on the records, and in a private run nothing does that ends it.
             if not (settings.private or (abs(f) < math.inf and err < math.inf)):
@@ -186,5 +191,9 @@ def _observe(state: Any, history: Any, row: int) -> None:
     history.snr[row] = ratios.min() if len(ratios) else math.nan
 
 
+def call(stage: Any, *arguments: Any) -> Any:
+    return stage(*arguments)
+
+
 #: For Python: what the reference runs, and what the rules' own methods ask.
-stops, rounds = make_loop(lambda function: function, perf_counter, _observe)
+stops, rounds = make_loop(lambda function: function, perf_counter, _observe, call)

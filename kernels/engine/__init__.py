@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from .. import losses
@@ -51,15 +52,16 @@ from .._loop import (
     SPOILT,
     TEXT_RULE,
     VARIANCE,
+    call,
     make_loop,
 )
 from .._parts import as_named, fill, part
+from .._pointers import address_of, call_at
 from .._views import view_of
 from ..losses._clients import _add
 from ..losses._pointed import (
     ROWS,
     Rows,
-    address_of,
     batches_of,
     objective,
     objective_of,
@@ -130,9 +132,6 @@ def _observe(state, history, row):
     history.snr[row] = smallest
 
 
-_run_loop = kernel(make_loop(device, now, _observe)[1])
-_STAGES = 5
-
 #: What stages and loop are compiled for, whatever the loss, the rows and the algorithm.
 _VIEWS = tuple(
     view_of(example)
@@ -146,6 +145,23 @@ _VIEWS = tuple(
 )
 _HISTORY = view_of(new_history(0, 1))
 _STAGE = types.boolean(ROWS, *_VIEWS, types.int64)
+
+
+@intrinsic
+def _call(
+    typingctx: Any, stage: Any, rows: Any, problem: Any, settings: Any, key: Any, given: Any,
+    state: Any, tau: Any,
+) -> Any:  # fmt: skip
+    """Whether the stage at an address succeeds."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return call_at(context, builder, args[0], _STAGE, args[1:])
+
+    return types.boolean(types.int64, *_STAGE.args), codegen
+
+
+_run_loop = kernel(make_loop(device, now, _observe, call if JIT_DISABLED else _call)[1])
+_STAGES = 5
 
 
 # Stages that all algorithms share -----------------------------------------------------------
@@ -333,29 +349,17 @@ def _initial(m: int, factor: float, standardize: bool) -> tuple[Any, Any, Any]:
     return np.arange(m, dtype=np.uint64), *((ones, scale) if standardize else (scale, scale[:0]))
 
 
-class _Pointer(types.WrapperAddressProtocol):
-    """A compiled stage as the loop takes it: Numba would look for it at every call."""
-
-    def __init__(self, address: int) -> None:
-        self._address = address
-
-    def __wrapper_address__(self) -> int:
-        return self._address
-
-    def signature(self) -> Any:
-        return _STAGE
-
-
 @functools.cache
-def _pointer(stage: Any) -> _Pointer:
-    return _Pointer(address_of(stage.get_compile_result(_STAGE)))
+def _pointer(stage: Any) -> int:
+    """The address of a compiled stage."""
+    return address_of(stage.get_compile_result(_STAGE))
 
 
 @functools.cache
 def _loop() -> Any:
     """The loop, which takes pointers to stages and addresses of the rest."""
     signature = types.UniTuple(types.int64, 2)(
-        *[types.FunctionType(_STAGE)] * _STAGES, ROWS, *_VIEWS, _HISTORY, types.int64, types.int64
+        *[types.int64] * _STAGES, ROWS, *_VIEWS, _HISTORY, types.int64, types.int64
     )
     return _run_loop.get_compile_result(signature).entry_point
 

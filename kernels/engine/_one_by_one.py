@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numba.core import types
 from numpy.typing import NDArray
 
-from .._jit import JIT_DISABLED
+from .._jit import JIT_DISABLED, kernel
 from ..losses import ClientRows
-from ..losses._pointed import ROWS, Rows, objective, objective_of, pointed
+from ..losses._pointed import ROWS, Rows, evaluate_at, objective, objective_of, pointed
 from ..philox import wrapping
 from ._upload import draw_address
-
-_WORD = ctypes.c_uint64
-_OBJECTIVES = ctypes.CFUNCTYPE(ctypes.c_bool, *[_WORD] * 7, ctypes.c_bool, *[_WORD] * 5)
 
 
 class OneByOne:
@@ -56,8 +53,7 @@ class OneByOne:
         numbers = Rows(*self._pointed[0].tolist())
         if law is not None:
             numbers = numbers._replace(draw=draw_address(law))
-        self._at = numbers.arrays, numbers.weights
-        self._client = _OBJECTIVES(numbers.client) if rows is not None else None
+        self._at = numbers.client, numbers.arrays, numbers.weights
         self._views = (ROWS.packed(numbers), *self._words)
         self._addresses = tuple(words.ctypes.data for words in self._views)
 
@@ -67,7 +63,7 @@ class OneByOne:
             arrays = () if self._rows is None else self._rows.arrays
             with wrapping():
                 return bool(stage(arrays, *self._arguments, tau))
-        return bool(_callable(stage)(*self._addresses, tau))
+        return bool(_caller()(_address(stage), *self._addresses, tau))
 
     def evaluate(self, i: int) -> None:
         """f_i and its gradient at the server's point, into ``values`` and ``G`` of the state."""
@@ -79,22 +75,28 @@ class OneByOne:
             with wrapping():
                 state.values[i] = self._plain(*at)
             return
-        assert self._client is not None
-        (arrays, weights), x, work, number = self._at, state.x, state.work, np.array([i])
-        problem, value = self._arguments[0], state.values[i : i + 1]
-        self._client(
-            arrays, number.ctypes.data, 1, x.ctypes.data, 0, x.size, problem.reg.ctypes.data, True,
-            value.ctypes.data, gradient.ctypes.data, work.ctypes.data, work.size, weights,
+        evaluate_at(
+            *self._at, np.array([i]), state.x[None], self._arguments[0].reg, True,
+            state.values[i : i + 1], gradient[None], state.work,
         )  # fmt: skip
 
 
-@functools.cache
-def _callable(stage: Any) -> Any:
-    """The machine code of a stage, as Python calls it."""
-    from . import _STAGE, _pointer
+def _address(stage: Any) -> int:
+    from . import _pointer
 
-    kind = ctypes.CFUNCTYPE(ctypes.c_bool, *[_WORD] * (len(_STAGE.args) - 1), ctypes.c_int64)
-    return kind(_pointer(stage).__wrapper_address__())
+    return _pointer(stage)
+
+
+@functools.cache
+def _caller() -> Any:
+    """Calls the stage at an address."""
+    from . import _STAGE, _call
+
+    @kernel
+    def call_stage(stage, rows, problem, settings, key, given, state, tau):
+        return _call(stage, rows, problem, settings, key, given, state, tau)
+
+    return call_stage.get_compile_result(types.boolean(types.int64, *_STAGE.args)).entry_point
 
 
 def nobody() -> Any:

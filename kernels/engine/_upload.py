@@ -7,15 +7,15 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from .._jit import JIT_DISABLED, device, stage
 from .._parts import part
+from .._pointers import address_of, call_at
 from .._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
 from .._views import field
-from ..losses._pointed import ROWS, address_of
+from ..losses._pointed import ROWS
 from ..noise import gaussian_rows, laplace_rows
 
 _LAWS = {"laplace": laplace_rows, "gaussian": gaussian_rows}
@@ -52,10 +52,8 @@ def _draw(
     """Rows of noise of the law that comes with the rows."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        given = [context.get_value_type(kind) for kind in _DRAWN.args]
-        kind = ir.FunctionType(context.get_value_type(types.none), given)
         address = field(context, builder, ROWS, args[0], ROWS.names.index("draw"))
-        return builder.call(builder.inttoptr(address, kind.as_pointer()), args[1:])
+        return call_at(context, builder, address, _DRAWN, args[1:])
 
     return types.none(rows, *_DRAWN.args), codegen
 
@@ -111,9 +109,6 @@ def _upload_kernel(draw: Any) -> Any:
                 if settings.standardize:
                     factors, deviations = part(state.ones, first, last), part(scale, first, last)
                 clients = part(state.clients, first, last)
-                # A law that raises is only printed: what it has not drawn must be no number.
-                for r in range(last - first):
-                    E[r, n - 1] = np.nan
                 draw(
                     rows, key.seed, key.trial, key.noise, np.uint64(tau), clients, factors,
                     deviations, E,

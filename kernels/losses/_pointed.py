@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from .._jit import JIT_DISABLED, device, kernel, stage
+from .._pointers import address_of, call_at
 from .._views import field, integers, single, vector, view_of, whole
 from ._batches import batch_objective, buffer_of
 from ._client_rows import ClientRows
@@ -67,7 +68,6 @@ def _entry(layout: str, loss: Loss, dtype: Any) -> Any:
             to = floats(gradients + (k * n * item if want else 0), n)
             value = objective(whole(rows), i, at, weight, want, to, floats(work, size))
             floats(values, count)[k] = _weighed(own, value, want, to)
-        return True
 
     return some
 
@@ -98,7 +98,6 @@ def _batch_entry(layout: str, loss: Loss) -> Any:
         own, all_rows = _own_weight(weights, i), whole(rows)
         found = objective(all_rows, memory, i, chosen, first, last, at, reg / own, to, spare)
         vector(value, 1)[0] = _weighed(own, found, True, to)
-        return True
 
     return batch
 
@@ -106,6 +105,8 @@ def _batch_entry(layout: str, loss: Loss) -> Any:
 _I64, _F64 = types.int64, types.float64
 _NUMBERS = *[_I64] * 6, types.boolean, *[_I64] * 5
 _BATCH_NUMBERS = *[_I64] * 6, _F64, *[_I64] * 5
+#: Of the functions of `_entry` and `_batch_entry` by their addresses: a view is one as well.
+_SOME, _BATCH = types.none(_I64, *_NUMBERS), types.none(_I64, _I64, *_BATCH_NUMBERS)
 
 
 _pointed: weakref.WeakKeyDictionary[ClientRows, Any] = weakref.WeakKeyDictionary()
@@ -133,7 +134,7 @@ def pointed(
         buffer = buffer_of(rows)
         kinds = view_of(rows.arrays, "rows"), view_of(buffer, "buffer")
         entry = _batch_entry(rows.layout, rows.loss)
-        compiled = entry.get_compile_result(types.boolean(*kinds, *_BATCH_NUMBERS))
+        compiled = entry.get_compile_result(types.none(*kinds, *_BATCH_NUMBERS))
         words = kinds[1].packed(buffer)
         every = every._replace(batch=address_of(compiled), buffer=words.ctypes.data)
         held += [words, buffer, compiled]
@@ -146,26 +147,8 @@ def pointed(
 @functools.cache
 def _compiled_entry(layout: str, loss: Loss, dtype: Any, kind: Any) -> tuple[Any, int]:
     """The compiled `_entry` for rows of a type, and its address."""
-    compiled = _entry(layout, loss, dtype).get_compile_result(types.boolean(kind, *_NUMBERS))
+    compiled = _entry(layout, loss, dtype).get_compile_result(types.none(kind, *_NUMBERS))
     return compiled, address_of(compiled)
-
-
-def address_of(compiled: Any) -> int:
-    """Where the machine code is, as C calls it.
-
-    Raises
-    ------
-    TypeError
-        If it has none, as kernels have that are called from Python and from compiled code alone.
-    """
-    name = compiled.fndesc.llvm_cfunc_wrapper_name
-    found = int(compiled.library.get_pointer_to_function(name))
-    if not found:
-        raise TypeError(
-            f"{compiled.fndesc.qualname} is not compiled to be called through a pointer: "
-            "compile it with numba.njit, or with _jit.pointed_kernel"
-        )
-    return found
 
 
 class _Plain:
@@ -224,19 +207,6 @@ def _check_vectors(*kinds: Any, **named: Any) -> None:
         kinds = (dtype,)
 
 
-def _call(context: Any, builder: Any, function: Any, *numbers: Any) -> None:
-    """Call what was compiled of `_entry` or `_batch_entry`.
-
-    Functions that are called as C calls them cannot raise: what they raise is printed, and they
-    return 0.
-    """
-    kind = ir.FunctionType(ir.IntType(8), [number.type for number in numbers])
-    done = builder.call(builder.inttoptr(function, kind.as_pointer()), numbers)
-    with builder.if_then(builder.icmp_unsigned("==", done, ir.IntType(8)(0)), likely=False):
-        message = "a loss must not raise: its error is that which was ignored"
-        context.call_conv.return_user_exc(builder, RuntimeError, (message,))
-
-
 @intrinsic
 def objective(
     typingctx: Any, rows: Any, i: Any, w: Any, reg: Any, want: Any, gradient: Any, work: Any
@@ -260,10 +230,10 @@ def objective(
         clients, regs, values = (builder.ptrtoint(p, i64) for p in (numbers, weights, value))
         # The weight is looked for where the i-th is.
         regs = builder.sub(regs, builder.mul(number, i64(_F64.bitwidth // 8)))
-        _call(
-            context, builder, function, arrays, clients, i64(1), at, i64(0), point.nitems, regs,
-            builder.zext(wanted, ir.IntType(8)), values, to, scratch, spare.nitems, own,
-        )  # fmt: skip
+        call_at(context, builder, function, _SOME, (
+            arrays, clients, i64(1), at, i64(0), point.nitems, regs, wanted, values, to, scratch,
+            spare.nitems, own,
+        ))  # fmt: skip
         return builder.load(value)
 
     return types.float64(
@@ -293,10 +263,10 @@ def batch(
             builder.ptrtoint(a.data, i64) for a in (numbers, point, slope, spare)
         )
         value = cgutils.alloca_once(builder, weight.type)
-        _call(
-            context, builder, function, arrays, buffer, number, of, begin, end, at, point.nitems,
-            weight, builder.ptrtoint(value, i64), to, scratch, spare.nitems, own,
-        )  # fmt: skip
+        call_at(context, builder, function, _BATCH, (
+            arrays, buffer, number, of, begin, end, at, point.nitems, weight,
+            builder.ptrtoint(value, i64), to, scratch, spare.nitems, own,
+        ))  # fmt: skip
         return builder.load(value)
 
     return types.float64(rows, _I64, order, _I64, _I64, w, _F64, gradient, work), codegen
@@ -307,8 +277,8 @@ def batch(
 
 @intrinsic
 def _some(
-    typingctx: Any, address: Any, arrays: Any, clients: Any, points: Any, reg: Any, want: Any,
-    values: Any, gradients: Any, work: Any,
+    typingctx: Any, address: Any, arrays: Any, weights: Any, clients: Any, points: Any, reg: Any,
+    want: Any, values: Any, gradients: Any, work: Any,
 ) -> Any:  # fmt: skip
     """The values and gradients of some clients, by the function at an address."""
 
@@ -316,28 +286,27 @@ def _some(
         i64 = ir.IntType(64)
         array = {
             k: context.make_array(sig.args[k])(context, builder, args[k])
-            for k in (2, 3, 4, 6, 7, 8)
+            for k in (3, 4, 5, 7, 8, 9)
         }
         at = {k: builder.ptrtoint(a.data, i64) for k, a in array.items()}
-        many, n = (builder.extract_value(array[3].shape, k) for k in range(2))
+        many, n = (builder.extract_value(array[4].shape, k) for k in range(2))
         alone = builder.icmp_signed("<=", many, i64(1))
-        row = builder.extract_value(array[3].strides, 0)
-        _call(
-            context, builder, args[0], args[1], at[2], array[2].nitems, at[3],
-            builder.select(alone, i64(0), row), n, at[4], builder.zext(args[5], ir.IntType(8)),
-            at[6], at[7], at[8], array[8].nitems, i64(0),
-        )  # fmt: skip
+        row = builder.extract_value(array[4].strides, 0)
+        call_at(context, builder, args[0], _SOME, (
+            args[1], at[3], array[3].nitems, at[4], builder.select(alone, i64(0), row), n, at[5],
+            args[6], at[7], at[8], at[9], array[9].nitems, args[2],
+        ))  # fmt: skip
         return context.get_dummy_value()
 
     return types.none(
-        _I64, _I64, clients, points, reg, types.boolean, values, gradients, work
+        _I64, _I64, _I64, clients, points, reg, types.boolean, values, gradients, work
     ), codegen
 
 
 def _one_by_one(client: Any) -> Any:
     """`_some` without compilation, of one client's objective."""
 
-    def some(address, rows, clients, points, reg, want, values, gradients, work):
+    def some(rows, clients, points, reg, want, values, gradients, work):
         for k, i in enumerate(clients):
             w = points[i if len(points) > 1 else 0]
             gradient = gradients[k if want else 0]
@@ -347,8 +316,9 @@ def _one_by_one(client: Any) -> Any:
 
 
 @kernel
-def _evaluate(address, arrays, clients, points, reg, want, values, gradients, work):
-    _some(address, arrays, clients, points, reg, want, values, gradients, work)
+def evaluate_at(address, arrays, weights, clients, points, reg, want, values, gradients, work):
+    """`evaluate_clients` of what `Rows` has."""
+    _some(address, arrays, weights, clients, points, reg, want, values, gradients, work)
 
 
 def evaluate_clients(rows: ClientRows, *to: Any) -> None:
@@ -358,8 +328,8 @@ def evaluate_clients(rows: ClientRows, *to: Any) -> None:
     gradients are wanted, where values and gradients go, and a workspace: C-contiguous arrays.
     """
     if JIT_DISABLED:
-        _one_by_one(_Plain(rows, None))(0, rows.arrays, *to)
+        _one_by_one(_Plain(rows, None))(rows.arrays, *to)
         return
     held = pointed(rows)  # for as long as the call takes
     of = held[4]
-    _evaluate(of.client, of.arrays, *to)
+    evaluate_at(of.client, of.arrays, of.weights, *to)

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from .._from_words import Law, from_words
-from .._jit import device, large_device, parallel_kernel, pointed_kernel
+from .._jit import device, kernel, large_device, parallel_kernel
 from .._simd import (
     fma,
     horizontal_sum,
@@ -118,7 +118,7 @@ def _make(law: Law, standardize: Any) -> Kernels:
             for i in range(first // pieces, last // pieces):
                 standardize(out[i], deviations[i])
 
-    @pointed_kernel
+    @kernel
     def rows(key0, key1, purpose, tau, clients, scale, deviations, out):
         if out.size:
             for first in range(0, out.shape[0] * _pieces(out), step(deviations, out)):

@@ -21,7 +21,7 @@ import sys
 from numba.core import types
 
 from fedepm_fast.kernels._jit import on_compile, stage
-from fedepm_fast.kernels.losses._pointed import address_of
+from fedepm_fast.kernels._pointers import address_of
 
 SIGNATURE = types.int64(types.int64)
 
@@ -34,12 +34,21 @@ def add(summand):
     return added
 
 
+word = ctypes.c_int64
+numbas = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.POINTER(word)] * 2, word)
+
+
+def call(address, x):
+    returned = word()
+    numbas(address)(ctypes.byref(returned), ctypes.byref(word()), x)
+    return returned.value
+
+
 on_compile(lambda name: print("compiled", end=" "))
-call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 found = [add(int(k)).get_compile_result(SIGNATURE) for k in sys.argv[1:]]
 # Looked for after all are loaded, and again in the other order.
 for compiled in (*found, *found[::-1]):
-    print(call(address_of(compiled))(100), end=" ")
+    print(call(address_of(compiled), 100), end=" ")
 """
 
 

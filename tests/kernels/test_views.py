@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import NamedTuple
 
 import numba
@@ -14,11 +13,11 @@ from problems import a_problem
 
 from fedepm_fast import FedEPM, SFedAvg, SFedProx, run
 from fedepm_fast.algorithms import Scaffold
-from fedepm_fast.kernels import _jit, engine, losses
-from fedepm_fast.kernels._jit import JIT_DISABLED, stage
+from fedepm_fast.kernels import engine, losses
+from fedepm_fast.kernels._jit import JIT_DISABLED, kernel
 from fedepm_fast.kernels._views import vector, view_of, whole
 from fedepm_fast.kernels.engine import evaluate_kernel, objective_of
-from fedepm_fast.kernels.losses._pointed import ROWS, address_of, objective, pointed
+from fedepm_fast.kernels.losses._pointed import ROWS, objective, pointed
 
 pytestmark = pytest.mark.skipif(JIT_DISABLED, reason="compiled code takes addresses")
 
@@ -77,7 +76,7 @@ def test_a_client_alone_and_all_together_have_the_same_bits(any_problem, rng):
     found, work = np.empty_like(g), losses.workspace(rows)
     words = pointed(rows)[0]
 
-    @stage
+    @kernel
     def all_clients(rows, x, n, m, gradients, values, work, size):
         at, to, spare, out = (
             vector(x, n),
@@ -90,7 +89,7 @@ def test_a_client_alone_and_all_together_have_the_same_bits(any_problem, rng):
 
     values = np.empty_like(f)
     compiled = all_clients.get_compile_result(types.none(ROWS, *[types.int64] * 7))
-    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)(address_of(compiled))(
+    compiled.entry_point(
         words.ctypes.data, x.ctypes.data, len(x), len(f), found.ctypes.data, values.ctypes.data,
         work.ctypes.data, work.size,
     )  # fmt: skip
@@ -114,20 +113,3 @@ def test_runs_without_noise_compile_no_law(monkeypatch):
     assert run(FedEPM(noise="none"), data, rounds=2, seed=0).rounds == 2
     with pytest.raises(AssertionError, match="is compiled"):
         run(FedEPM(epsilon=7.0), data, rounds=2, seed=0)
-
-
-def test_what_has_no_address_is_refused():
-    @_jit.kernel
-    def ours(x):
-        return x + 1.0
-
-    @_jit.pointed_kernel
-    def pointed_to(x):
-        return x + 1.0
-
-    signature = types.float64(types.float64)
-    called = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
-    address = address_of(pointed_to.get_compile_result(signature))
-    assert called(address)(1.5) == pointed_to(1.5) == ours(1.5) == 2.5
-    with pytest.raises(TypeError, match=r"ours.* is not compiled to be called through a pointer"):
-        address_of(ours.get_compile_result(signature))

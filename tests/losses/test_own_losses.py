@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from problems import a_problem, own_logistic, sigmoid, small_data, softplus
 from runs import assert_agree, both
+from scipy import sparse
 
 from fedepm_fast import (
+    CurvatureFedEPM,
+    FedAvg,
     FedEPM,
     FederatedData,
     Problem,
@@ -20,6 +23,7 @@ from fedepm_fast import (
     SFedAvg,
     SFedProx,
     Sweep,
+    make_problem,
     run,
     sweep,
 )
@@ -369,3 +373,30 @@ def test_globals_count_as_they_were(monkeypatch):
         loss.changed(beta=-1.0)
     with pytest.raises(ValueError, match="curvature must bound"):
         loss.changed(curvature=1.0, name="anew")
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+@pytest.mark.parametrize("layout", [3, 60, sparse.csr_array])
+def test_what_functions_raise_comes_out_of_a_run(rng, layout, engine):
+    """Of all that call them, through a pointer or not."""
+
+    def value(t, y):
+        if t > 35.0:
+            raise OverflowError("margins above 35")
+        return 0.5 * (t - y) ** 2
+
+    def gradient(t, y):
+        if t > 35.0:
+            raise OverflowError("margins above 35")
+        return t - y
+
+    loss = ScalarLoss(value=value, gradient=gradient, curvature=1.0)
+    n = layout if isinstance(layout, int) else 8
+    features = rng.normal(size=(80, n))
+    labels = 60.0 * features.sum(axis=1)
+    data = FederatedData(features if n == layout else layout(features), labels, [30, 50])
+    for algorithm in (FedEPM(mu0=5.0), FedAvg(batch_size=10), CurvatureFedEPM()):
+        with pytest.raises(OverflowError, match="margins above 35"):
+            run(algorithm, data, objective=loss, rounds=50, seed=0, engine=engine)
+    with pytest.raises(OverflowError, match="margins above 35"):
+        make_problem(FedEPM(), data, objective=loss).gradients(np.full(n, 60.0))
