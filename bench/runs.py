@@ -26,7 +26,7 @@ from fedepm_fast import FedEPM, SFedAvg, SFedProx, Sweep, datasets, run, sweep
 from fedepm_fast.algorithms import Algorithm
 from fedepm_fast.kernels import accuracy, sampling
 from fedepm_fast.kernels import engine as stages
-from fedepm_fast.kernels.losses import _repacking
+from fedepm_fast.kernels.losses import _packed
 
 CLIENTS = 100
 
@@ -90,7 +90,7 @@ class Compiled:
     def __init__(self) -> None:
         self.seconds, self._lock = 0.0, Lock()
         sampling.order_into = self.timed(sampling.order_into)
-        _repacking.fill_narrow_blocks = self.timed(_repacking.fill_narrow_blocks)
+        _packed.fill_narrow_blocks = self.timed(_packed.fill_narrow_blocks)
         loop, counting = self.timed(stages._loop()), accuracy._counting
         stages._loop = lambda: loop
         accuracy._counting = lambda *kind: self.timed(counting(*kind))

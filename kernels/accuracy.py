@@ -22,8 +22,8 @@ from ._simd import (
     splat,
 )
 from .losses._blocks import GROUP as BLOCKS
+from .losses._blocks import first_margins, scale_point
 from .losses._blocks import margins as block_margins
-from .losses._blocks import scale_point
 from .losses._client_rows import ClientRows, aligned
 from .losses._packed import pack
 from .losses._rows import GROUP, _csr_margins, _dense_margins
@@ -123,19 +123,23 @@ def _tally_classes(margins, stride, outputs, targets, first, size, out):
 
 @functools.cache
 def _counting(layout: str, classes: bool, folds: bool) -> Any:
-    if layout == "blocks":
-        return _in_blocks(classes, folds)
+    if layout in ("blocks", "narrow"):
+        return _in_blocks(classes, folds, layout == "narrow")
     return _in_rows(_dense_margins if layout == "dense" else _csr_margins, classes, folds)
 
 
-def _in_blocks(classes, folds):
+def _in_blocks(classes, folds, narrow):
+    margins_of = first_margins(narrow)
+
     @kernel
     def count_blocks(rows, points, work, out):
-        blocks, targets, starts, sizes, scale, constants = rows
+        blocks, targets, starts, sizes, scale = rows[:5]
+        columns, constants = rows[-2], rows[-1]
         width, n = lanes(work), scale.size
         outputs = int(constants[0]) if classes else 1
         _clear(out)
         point = outputs * BLOCKS * width
+        room = point + (outputs * n + (width - 1)) // width * width
         for t in range(points.shape[0]):
             scale_point(points[t], scale, outputs, work, point)
             for i in range(sizes.size):
@@ -143,9 +147,12 @@ def _in_blocks(classes, folds):
                 while left > 0:
                     group = min(BLOCKS, starts[i + 1] - first)
                     size = min(left, group * width)
-                    for k in range(outputs):
+                    numbers, origin = margins_of(
+                        blocks, first, group, columns, n, work, point, 0, room
+                    )
+                    for k in range(1, outputs):
                         at = k * BLOCKS * width
-                        block_margins(blocks, first, group, n, work, point + k * n, at)
+                        block_margins(numbers, origin, group, n, work, point + k * n, at)
                     if classes:
                         at = first * width
                         _tally_classes(work, BLOCKS * width, outputs, targets, at, size, out[t])

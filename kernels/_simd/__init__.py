@@ -33,6 +33,13 @@ from ._arithmetic import (
     to_float,
     widen,
 )
+from ._bytes import (
+    load_bytes,
+    load_floats,
+    subtract_bytes,
+    transpose_bytes,
+    transpose_floats,
+)
 from ._lanes import (
     add_where,
     all_true,
@@ -105,7 +112,9 @@ __all__ = [
     "lanes",
     "load",
     "load_as",
+    "load_bytes",
     "load_each",
+    "load_floats",
     "load_partial",
     "load_pieces",
     "load_transposed",
@@ -130,8 +139,11 @@ __all__ = [
     "store_as",
     "store_partial",
     "store_pieces",
+    "subtract_bytes",
     "to_bits",
     "to_float",
+    "transpose_bytes",
+    "transpose_floats",
     "widen",
     "with_lane",
     "with_piece",

@@ -267,7 +267,7 @@ def gather(typingctx, array, index):
 
 
 def _prefetch(array, closeness):
-    if vector_of(array) is None:
+    if not isinstance(array, types.Array) or array.layout != "C":
         return None
 
     def codegen(context, builder, sig, args):

@@ -120,6 +120,31 @@ def load_as(array: np.ndarray, index: int, like: Any) -> Vector:
     return Vector(_window(array, index, lanes(like)).astype(_dtype(like)))
 
 
+def load_bytes(array: np.ndarray, index: int, like: Any) -> Vector:
+    return Vector(_window(array, index, lanes(like)).astype(np.float64))
+
+
+def load_floats(array: np.ndarray, index: int, like: Any) -> Vector:
+    return Vector(_window(array, index, 4 * lanes(like)).view(np.float32).astype(np.float64))
+
+
+def transpose_bytes(v: Vector) -> Vector:
+    return _transposed(v, np.uint8)
+
+
+def transpose_floats(v: Vector) -> Vector:
+    return _transposed(v, np.uint32)
+
+
+def _transposed(v: Vector, part: Any) -> Vector:
+    parts = v.data.view(part).reshape(v.data.size, -1)
+    return Vector(np.ascontiguousarray(parts.T).reshape(-1).view(np.uint64))
+
+
+def subtract_bytes(a: Vector, b: Vector) -> Vector:
+    return Vector((a.data.view(np.uint8) - b.data.view(np.uint8)).view(np.uint64))
+
+
 def store_as(array: np.ndarray, index: int, value: Vector) -> None:
     _window(array, index, value.data.size)[:] = value.data
 

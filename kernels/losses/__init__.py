@@ -39,20 +39,21 @@ from .._jit import warms
 from ._client_rows import (
     ClientRows,
     DenseRows,
-    NarrowTable,
+    NarrowRows,
     PackedRows,
     SparseRows,
-    read_only,
 )
 from ._clients import client_kernels
 from ._loss import Loss, scalar_loss
-from ._packed import NAMED_IN, narrow_table, pack
+from ._narrow import NarrowTable, narrow_table, read_only
+from ._packed import NAMED_IN, pack
 from ._pointed import evaluate_clients
 
 __all__ = [
     "ClientRows",
     "DenseRows",
     "Loss",
+    "NarrowRows",
     "NarrowTable",
     "PackedRows",
     "SparseRows",
@@ -327,12 +328,13 @@ def _writable(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def examples(dtype: Any) -> Iterator[ClientRows]:
-    """One row, packed for each registered loss; for float64 also as float32 numbers."""
+    """One row, packed for each registered loss; for float64 also a narrow one."""
+    table = np.ones((1, 1), dtype)
     for loss in importlib.import_module(NAMED_IN).OBJECTIVES:
-        rows = pack(np.full((1, 1), 0.1, dtype), [0], [1], loss=loss)
+        rows = pack(table, [0], [1], loss=loss)
         yield rows
         if isinstance(rows, PackedRows) and rows.dtype == np.float64:
-            yield replace(rows, blocks=read_only(rows.blocks.astype(np.float32)))
+            yield pack(narrow_table(table), [0], [1], loss=loss)
 
 
 @warms

@@ -16,7 +16,7 @@ from .._aligned import aligned
 from .._jit import device
 from .._parts import fill
 from .._parts import part as part_of
-from .._simd import lanes, load_as, load_transposed, prefetch, store, store_as
+from .._simd import lanes, load_as, load_transposed, prefetch, store
 from ._blocks import GROUP as BLOCKS
 from ._blocks import block_layout
 from ._client_rows import ClientRows, DenseRows, PackedRows, SparseRows
@@ -39,8 +39,8 @@ def buffer_of(rows: ClientRows) -> tuple[Any, ...]:
     """
     constants, dtype, ends = rows.constants, rows.dtype, np.zeros(2, np.int64)
     if isinstance(rows, PackedRows):
-        _, n, width = rows.blocks.shape
-        blocks = aligned((BLOCKS, n, width), rows.blocks.dtype)
+        width = rows.blocks.shape[2]
+        blocks = aligned((BLOCKS, rows.n_features, width), dtype)
         targets = aligned((BLOCKS * width if rows.targets.size else 0,), dtype)
         size, memory = np.zeros(1, np.int64), aligned((width, rows.table.shape[1]), dtype)
         return rows.table, memory, blocks, targets, ends, size, rows.scale, constants
@@ -110,7 +110,7 @@ def _gather_blocks(rows, buffer, i, order, first, last, no_target):
             square = load_transposed(memory, j, padded)
             for c in range(len(square)):
                 if j + c < n:
-                    store_as(into, (b * n + j + c) * width, square[c])
+                    store(into, (b * n + j + c) * width, square[c])
     ends[1], size[0] = used, count
     return first + count
 
@@ -153,6 +153,7 @@ def _gather_csr(rows, buffer, i, order, first, last, no_target):
 #: What makes the functions of a layout, what fills its buffer, and how much comes before the rows.
 _LAYOUTS = {
     "blocks": (block_layout, _gather_blocks, 2),
+    "narrow": (block_layout, _gather_blocks, 2),
     "dense": (dense_layout, _gather_dense, 0),
     "csr": (csr_layout, _gather_csr, 0),
 }

@@ -6,7 +6,9 @@ sums across lanes. Three phases over a group of blocks, each small enough for th
 margins, pointwise loss, and the sum of rows times residuals, which is held lane by lane until
 the chunk ends. Of the next group one half is asked for in the second phase, the other in the
 third: all in one would take more loads, or more lines at a time, than a processor has. Blocks
-that no cache holds are asked for earlier, too, into the second-level one.
+that no cache holds are asked for earlier, too, into the second-level one. Blocks of bytes are
+converted first, a group at a time, once for both phases; of the next group all are asked for in
+the second phase.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from .._simd import (
     lanes,
     load,
     load_as,
+    load_bytes,
     load_each,
+    load_floats,
     load_partial,
     load_transposed,
     piece,
@@ -34,23 +38,26 @@ from .._simd import (
     store_partial,
 )
 from ._loss import Loss
+from ._narrow import BASE, FLOAT
 from ._steps import hide, steps_of
 
 #: Blocks a chunk; the partial sums of chunks are added in order.
 CHUNK = 1024
 #: Blocks a group.
 GROUP = 16
-#: Cache lines of all blocks, 16 MiB of them, beyond which they come from memory.
-_CACHED = 1 << 18
+#: Bytes of all blocks beyond which they come from memory.
+_CACHED = 1 << 24
 #: Factors, each at most 2, that a running product takes before its logarithm.
 _SETTLED = 64
 
 
-def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
+def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
-    ``rows = (blocks, targets, starts, sizes, scale, constants)``, see `PackedRows`.
+    ``rows = (blocks, targets, starts, sizes, scale, constants)``, see `PackedRows`; or with
+    `columns` before the last, see `NarrowRows`.
     """
+    first = first_margins(narrow)
     step, settle, count_outputs = steps_of(loss)
     folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
 
@@ -65,7 +72,8 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
 
     @device
     def chunk(rows, i, c, w, want, gradient, work):
-        blocks, targets, starts, sizes, scale, constants = rows
+        blocks, targets, starts, sizes, scale = rows[:5]
+        columns, constants = rows[-2], rows[-1]
         width, n, outputs = lanes(work), scale.size, count_outputs(constants)
         end = starts[i + 1]
         block = starts[i] + c * CHUNK
@@ -76,16 +84,21 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
         sums = outputs * stride  # they come first in `work`, then a vector of sums for each of w,
         point = sums + (w.size + width) * width  # and the point for the blocks as they are held
         scale_point(w, scale, outputs, work, point)
+        room = point + (w.size + (width - 1)) // width * width  # for a group of numbers
         zero, parameter = splat(work, 0.0), splat(work, constants[0])
         if want:
             for j in range(w.size):
                 store(work, sums + j * width, zero)
-        far = n * width if blocks.size // lanes(blocks) > _CACHED else 0
+        line = 8 * width // blocks.itemsize  # numbers of a cache line
+        each = blocks.shape[1] * blocks.shape[2]
+        early = each if narrow else each // 2
+        far = each if blocks.size * blocks.itemsize > _CACHED else 0
         total, product, factors = zero, zero, 0
         while block < stop:
             group = min(GROUP, stop - block)
-            for k in range(outputs):
-                margins(blocks, block, group, n, work, point + k * n, k * stride)
+            numbers, origin = first(blocks, block, group, columns, n, work, point, 0, room)
+            for k in range(1, outputs):
+                margins(numbers, origin, group, n, work, point + k * n, k * stride)
             if block + group == end:
                 hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
             part, target = zero, splat(work, no_target)
@@ -93,19 +106,21 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
                 if not folds:
                     target = load(targets, block * width + k)
                 part, product = step(work, k, stride, outputs, target, parameter, part, product)
-                soon = (block + GROUP) * n * width + k * n // 2
-                for j in range(soon, soon + n * width // 2, lanes(blocks)):
+                soon = (block + GROUP) * each + k // width * early
+                for j in range(soon, soon + early, line):
                     prefetch(blocks, j)
-                later = (block + 2 * GROUP) * n * width + k * n
-                for j in range(later, later + far, lanes(blocks)):
+                later = (block + 2 * GROUP) * each + k // width * each
+                for j in range(later, later + far, line):
                     prefetch_second(blocks, j)
             total += part
             factors += group
             if factors >= _SETTLED or block + group == stop:
                 total, product, factors = settle(total, product), zero, 0
             if want:
+                soon = -1 if narrow else origin + GROUP * each + group * early
                 for k in range(outputs):
-                    _accumulate(blocks, block, group, n, work, k * stride, sums + k * n * width)
+                    at = k * stride, sums + k * n * width
+                    _accumulate(numbers, origin, group, n, work, *at, soon)
             block += group
         if want:
             for k in range(outputs):
@@ -113,6 +128,73 @@ def block_layout(loss: Loss) -> tuple[Any, Any, Any]:
         return horizontal_sum(total)
 
     return size, count, chunk
+
+
+def first_margins(narrow: bool) -> Any:
+    """``numbers, origin = f(blocks, block, group, columns, n, work, point, at, room)`` of a layout.
+
+    Dot products as `margins` gives them, of `group` blocks from `block` on, and where the numbers
+    of these blocks are: `narrow` ones are converted to `work` at `room`.
+    """
+    return _converted_margins if narrow else _plain_margins
+
+
+@device
+def _plain_margins(blocks, block, group, columns, n, work, point, at, room):
+    origin = block * (n * lanes(work))
+    margins(blocks, origin, group, n, work, point, at)
+    return blocks, origin
+
+
+@device
+def _converted_margins(blocks, block, group, columns, n, work, point, at, room):
+    for part in range(0, lanes(work), piece_lanes(work)):
+        _convert(blocks, block, group, columns, work, point, at + part, part, room + part)
+    return work, room
+
+
+@device
+def _convert(blocks, block, group, columns, work, point, at, part, room):
+    """Margins and numbers of the rows of a piece, from lane `part` on."""
+    width, n = lanes(work), columns.shape[0]
+    each, size = blocks.shape[1] * width, n * width
+    zero, base = piece(splat(work, 0.0), 0), piece(splat(work, float(BASE)), 0)
+    b = 0
+    while b < group:
+        # Four at a time: the last block stands in, and there is room.
+        s0, s1, s2, s3 = zero, zero, zero, zero
+        k, last = (block + b) * each, (block + group - 1) * each
+        k1, k2, k3 = min(k + each, last), min(k + 2 * each, last), min(k + 3 * each, last)
+        to = room + b * size
+        for j in range(n):
+            p, held = columns[j, 0] * width, columns[j, 1]
+            if held == FLOAT:
+                p += FLOAT * part
+                v0, v1 = load_floats(blocks, k + p, zero), load_floats(blocks, k1 + p, zero)
+                v2, v3 = load_floats(blocks, k2 + p, zero), load_floats(blocks, k3 + p, zero)
+            else:
+                p += part
+                v0, v1 = load_bytes(blocks, k + p, zero), load_bytes(blocks, k1 + p, zero)
+                v2, v3 = load_bytes(blocks, k2 + p, zero), load_bytes(blocks, k3 + p, zero)
+                if held == 2:
+                    p += width
+                    v0 = fma(v0, base, load_bytes(blocks, k + p, zero))
+                    v1 = fma(v1, base, load_bytes(blocks, k1 + p, zero))
+                    v2 = fma(v2, base, load_bytes(blocks, k2 + p, zero))
+                    v3 = fma(v3, base, load_bytes(blocks, k3 + p, zero))
+            x = piece(load_each(work, point + j), 0)
+            store(work, to, v0)
+            store(work, to + size, v1)
+            store(work, to + 2 * size, v2)
+            store(work, to + 3 * size, v3)
+            s0, s1, s2, s3 = fma(v0, x, s0), fma(v1, x, s1), fma(v2, x, s2), fma(v3, x, s3)
+            to += width
+        k = at + b * width
+        store(work, k, s0)
+        store(work, k + width, s1)
+        store(work, k + 2 * width, s2)
+        store(work, k + 3 * width, s3)
+        b += 4
 
 
 @device
@@ -125,15 +207,18 @@ def scale_point(w, scale, outputs, work, at):
 
 
 @device
-def margins(blocks, block, group, n, work, point, at):
-    """Dot products of the rows of `group` blocks with the point at `point`, to `work` at `at`."""
+def margins(blocks, origin, group, n, work, point, at):
+    """Dot products of the rows of `group` blocks with the point at `point`, to `work` at `at`.
+
+    `blocks` holds their numbers from `origin` on.
+    """
     width = lanes(work)
     for part in range(0, width, piece_lanes(work)):
-        _margins(blocks, block, group, n, work, point, at + part, part)
+        _margins(blocks, origin + part, group, n, work, point, at + part)
 
 
 @device
-def _margins(blocks, block, group, n, work, point, at, part):
+def _margins(blocks, origin, group, n, work, point, at):
     """Those of the rows of a piece, from lane `part` on."""
     width = lanes(work)
     size = n * width
@@ -141,7 +226,7 @@ def _margins(blocks, block, group, n, work, point, at, part):
     b = 0
     while b + 8 <= group:
         s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
-        k = (block + b) * size + part
+        k = origin + b * size
         for j in range(point, point + n):
             x = piece(load_each(work, j), 0)
             s0 = fma(load_as(blocks, k, zero), x, s0)
@@ -166,7 +251,7 @@ def _margins(blocks, block, group, n, work, point, at, part):
     while b < group:
         # Four at a time here, too, as many as hide the latency: the last block stands in.
         s0, s1, s2, s3 = zero, zero, zero, zero
-        k, last = (block + b) * size + part, (block + group - 1) * size + part
+        k, last = origin + b * size, origin + (group - 1) * size
         k1, k2, k3 = min(k + size, last), min(k + 2 * size, last), min(k + 3 * size, last)
         for j in range(n):
             x = piece(load_each(work, point + j), 0)
@@ -183,24 +268,23 @@ def _margins(blocks, block, group, n, work, point, at, part):
 
 
 @device
-def _accumulate(blocks, block, group, n, work, at, sums):
+def _accumulate(blocks, origin, group, n, work, at, sums, soon):
     """Add the rows of `group` blocks, times the residuals in `work` at `at`, to those at `sums`.
 
-    Meanwhile the second half of the next group is asked for, of the next client too.
+    Meanwhile what is in `blocks` from `soon` on is asked for, half as much as is read, unless it
+    is negative.
     """
-    size = n * lanes(work)
-    soon = (block + GROUP) * size + group * size // 2
     for part in range(0, lanes(work), piece_lanes(work)):
-        _accumulate_part(blocks, block, group, n, work, at + part, sums + part, part, soon)
+        _accumulate_part(blocks, origin + part, group, n, work, at + part, sums + part, soon)
         soon += group * n * piece_lanes(work) // 2
 
 
 @device
-def _accumulate_part(blocks, block, group, n, work, at, sums, part, soon):
-    """That of the rows of a piece, from lane `part` on."""
+def _accumulate_part(blocks, origin, group, n, work, at, sums, soon):
+    """That of the rows of a piece."""
     width, line, zero = lanes(work), lanes(blocks), piece(splat(work, 0.0), 0)
     size = n * width
-    ahead = 4 * piece_lanes(work) // line
+    ahead = 4 * piece_lanes(work) // line if soon >= 0 else 0
     b = 0
     while b + 8 <= group:
         k = at + b * width
@@ -211,7 +295,7 @@ def _accumulate_part(blocks, block, group, n, work, at, sums, part, soon):
         r4, r5 = load_as(work, k, zero), load_as(work, k + width, zero)
         k += 2 * width
         r6, r7 = load_as(work, k, zero), load_as(work, k + width, zero)
-        k = (block + b) * size + part
+        k = origin + b * size
         for j in range(sums, sums + size, width):
             for _ in range(ahead):
                 prefetch(blocks, soon)
@@ -234,7 +318,7 @@ def _accumulate_part(blocks, block, group, n, work, at, sums, part, soon):
         r1 = select(b + 1 < group, load_as(work, k + width, zero), zero)
         r2 = select(b + 2 < group, load_as(work, k + 2 * width, zero), zero)
         r3 = select(b + 3 < group, load_as(work, k + 3 * width, zero), zero)
-        k, last = (block + b) * size + part, (block + group - 1) * size + part
+        k, last = origin + b * size, origin + (group - 1) * size
         k1, k2, k3 = min(k + size, last), min(k + 2 * size, last), min(k + 3 * size, last)
         for j in range(0, size, width):
             for _ in range(ahead):

@@ -10,29 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._aligned import aligned
-from .._simd._types import VECTOR_BYTES
 from . import _blocks as _losses_blocks
 from . import _rows as _losses_rows
 from ._loss import Loss
-
-
-@dataclass(frozen=True, eq=False)
-class NarrowTable:
-    """Rows in float64 whose entries are float32 numbers, times a factor for each column.
-
-    So are counts, codes and indicators, scaled or not; `narrow_table` makes one. Kernels read
-    half as much and compute in float64 all the same.
-    """
-
-    values: NDArray[np.float32]
-    """The float32 numbers, shape (d, n rounded up to a multiple of 8), zeros beyond n."""
-    scale: NDArray[np.float64]
-    """The factors, shape (n,)."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """``(d, n)``."""
-        return len(self.values), len(self.scale)
+from ._narrow import BASE, FLOAT, read_only, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +89,7 @@ class PackedRows(ClientRows):
     """
 
     blocks: NDArray[Any]
-    """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes.
-
-    float64 rows whose entries are float32 numbers are held as such, in half the memory, unless they
-    take little of it.
-    """
+    """The blocks, shape (blocks, n, 8 or 16); the data are on a multiple of 64 bytes."""
     starts: NDArray[np.int64]
     """First block of each client, and the number of blocks, shape (m + 1,)."""
     scale: NDArray[Any]
@@ -128,7 +105,7 @@ class PackedRows(ClientRows):
 
     @property
     def entries(self) -> NDArray[np.int64]:
-        return np.diff(self.starts) * self.blocks[0].size
+        return np.diff(self.starts) * (self.n_features * self.blocks.shape[2])
 
     @property
     def chunks(self) -> NDArray[np.int64]:
@@ -140,15 +117,20 @@ class PackedRows(ClientRows):
 
         What batches are drawn from: a row of it is in one place, and in a block it is strewn.
         """
-        count, n, width = self.blocks.shape
+        numbers = self._numbers()
+        count, n, width = numbers.shape
         with np.errstate(over="ignore"):
-            blocks = self.blocks.astype(np.float32)
-        if not (blocks == self.blocks).all():
-            blocks = self.blocks
-        found = aligned((count * width, whole(n, self.dtype)), blocks.dtype)
+            single = numbers.astype(np.float32)
+        if (single == numbers).all():
+            numbers = single
+        found = aligned((count * width, whole(n, self.dtype)), numbers.dtype)
         found[:, n:] = 0
-        found[:, :n] = blocks.transpose(0, 2, 1).reshape(-1, n)
+        found[:, :n] = numbers.transpose(0, 2, 1).reshape(-1, n)
         return read_only(found)
+
+    def _numbers(self) -> NDArray[Any]:
+        """The entries of the blocks, shape (blocks, n, 8 or 16)."""
+        return self.blocks
 
     @property
     def work_size(self) -> int:
@@ -156,6 +138,42 @@ class PackedRows(ClientRows):
         sums = self.n_parameters + width
         held = self.n_outputs * _losses_blocks.GROUP + sums
         return spare + held * width + spare
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowRows(PackedRows):
+    """`PackedRows` of float64 in fewer bytes, of a `NarrowTable`.
+
+    Each block is int8 of shape (bytes of a row, 8): where a column is held as float32 numbers
+    eight of these, otherwise a byte of each of the eight rows.
+    """
+
+    columns: NDArray[np.int64]
+    """See `NarrowTable.columns`."""
+
+    layout = "narrow"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        *others, constants = super().arrays
+        return *others, self.columns, constants
+
+    def _numbers(self) -> NDArray[Any]:
+        count, width = len(self.blocks), self.blocks.shape[2]
+        found = np.empty((count, self.n_features, width), np.float32)
+        for j, (at, held) in enumerate(self.columns):
+            part = self.blocks[:, at : at + held]
+            if held == FLOAT:
+                found[:, j] = part.reshape(count, -1).view(np.float32)
+            else:
+                digits = part.astype(np.float32)
+                found[:, j] = digits[:, 0] if held == 1 else digits[:, 0] * BASE + digits[:, 1]
+        return found
+
+    @property
+    def work_size(self) -> int:
+        group = _losses_blocks.GROUP * self.n_features * self.blocks.shape[2]
+        return super().work_size + group
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,20 +217,7 @@ class SparseRows(ClientRows):
         return np.diff(self.indptr[self.offsets])
 
 
-def whole(n: int, dtype: np.dtype[Any]) -> int:
-    """n, rounded up to whole vectors."""
-    width = VECTOR_BYTES // dtype.itemsize
-    return -(-n // width) * width
-
-
 def offsets_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     found = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=found[1:])
     return found
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    # Compiled code is typed by it: one signature, whether the user's array is writable or not.
-    array = array.view()
-    array.flags.writeable = False
-    return array

@@ -13,6 +13,7 @@ for the modules that its own module imports.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numba import prange
@@ -33,12 +34,17 @@ class ClientKernels(NamedTuple):
     selected_parallel: Any
 
 
-_LAYOUTS = {"blocks": block_layout, "dense": dense_layout, "csr": csr_layout}
+_LAYOUTS: dict[str, Callable[[Loss], tuple[Any, Any, Any]]] = {
+    "blocks": block_layout,
+    "narrow": functools.partial(block_layout, narrow=True),
+    "dense": dense_layout,
+    "csr": csr_layout,
+}
 
 
 @functools.cache
 def client_kernels(layout: str, loss: Loss) -> ClientKernels:
-    """The kernels of a layout, ``"blocks"``, ``"dense"`` or ``"csr"``, and a loss."""
+    """The kernels of a layout, as of `ClientRows.layout`, and a loss."""
     size, count, chunk = _LAYOUTS[layout](loss)
 
     @device

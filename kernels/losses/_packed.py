@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,13 @@ from .._simd._types import VECTOR_BYTES
 from ._client_rows import (
     ClientRows,
     DenseRows,
-    NarrowTable,
+    NarrowRows,
     PackedRows,
     SparseRows,
     offsets_of,
-    read_only,
-    whole,
 )
 from ._loss import Loss
+from ._narrow import NarrowTable, narrow_table, read_only, whole
 from ._packing import fill_blocks, fill_narrow_blocks
 from ._steps import steps_of
 
@@ -38,43 +38,9 @@ from ._steps import steps_of
 NAMED_IN = "fedepm_fast.losses"
 #: Coordinates up to which dense rows are packed in blocks.
 _BLOCKS_UP_TO = 128
-#: Bytes that blocks of float64 may take, of every thread there can be together, where float32
-#: would do: up to there they come from a cache, and to convert them takes longer than to read them.
+#: Bytes that blocks of float64 may take, of every thread there can be together, where narrow ones
+#: would do that have to be looked for: up to there rows are read too fast to be worth it.
 _WIDE_UP_TO = 1 << 24
-#: Rows that are looked at before a whole table is tried in float32.
-_SAMPLE = 64
-
-
-def narrow_table(features: ArrayLike, scale: ArrayLike | None = None) -> NarrowTable | None:
-    """The table with rows ``features * scale``, if `features` are float32 numbers exactly.
-
-    Parameters
-    ----------
-    features : array_like, shape (d, n)
-        Finite.
-    scale : array_like of shape (n,), optional
-        1 by default.
-
-    Returns
-    -------
-    NarrowTable or None
-        None if some entry is no float32 number.
-    """
-    table = as_floats("features", features, ndim=2)
-    check_finite("features", table)
-    d, n = table.shape
-    factors = np.ones(n) if scale is None else as_floats("scale", scale, ndim=1)
-    check_shape("scale", factors, (n,))
-    check_finite("scale", factors)
-    few = table[:_SAMPLE]
-    with np.errstate(over="ignore"):
-        if not (few.astype(np.float32) == few).all():
-            return None
-        values = aligned((d, whole(n, np.dtype(np.float64))), np.float32)  # few lines to a row
-        values[:, :n], values[:, n:] = table, 0
-    if not (values[:, :n] == table).all():
-        return None
-    return NarrowTable(read_only(values), read_only(factors.astype(np.float64, copy=False)))
 
 
 def pack(
@@ -127,7 +93,8 @@ def pack(
     Returns
     -------
     PackedRows, DenseRows or SparseRows
-        Dense rows of up to 128 coordinates are copied into blocks. Others, and sparse entries,
+        Dense rows of up to 128 coordinates are copied into blocks, narrow ones (`NarrowRows`) of
+        a `NarrowTable` or where it pays to look for one. Others, and sparse entries,
         are used where they are if they have the dtype and are contiguous; do not change them.
 
     Raises
@@ -170,10 +137,11 @@ def pack(
         if order.size:
             table = table[order]
         return DenseRows(*common, read_only(table))
-    if isinstance(table, np.ndarray) and kind == np.float64:
+    if isinstance(table, np.ndarray) and kind == np.float64 and _is_large(sizes, shape[1]):
         table = narrow_table(table) or table
-    targets, *held = _blocks(table, target, labels_of_table, sizes, order, of)
-    return PackedRows(*common[:3], targets, constants, *held)
+    targets, blocks, starts, scale = _blocks(table, target, labels_of_table, sizes, order, of)
+    held = *common[:3], targets, constants, blocks, starts, scale
+    return NarrowRows(*held, table.columns) if isinstance(table, NarrowTable) else PackedRows(*held)
 
 
 def _entries(
@@ -207,6 +175,12 @@ def _compressed(
     return [read_only(array) for array in (cast("features", data, kind), indices, indptr)]
 
 
+def _is_large(sizes: NDArray[np.int64], n: int) -> bool:
+    """Whether blocks of float64 would be larger than what is read the fastest."""
+    count = int((-(-sizes // (VECTOR_BYTES // 8))).sum())
+    return most_threads() * count * n * VECTOR_BYTES > _WIDE_UP_TO
+
+
 def _blocks(
     table: NDArray[Any] | NarrowTable,
     labels: NDArray[Any],
@@ -221,18 +195,37 @@ def _blocks(
     starts = offsets_of(-(-sizes // width))
     targets = np.full(0 if loss.folds else int(starts[-1]) * width, loss.no_target, dtype)
     if isinstance(table, NarrowTable):
-        n, scale, fill, source = len(table.scale), table.scale, fill_narrow_blocks, table.values
+        shape, held, scale = (8 * table.rows.shape[1], width), np.dtype(np.int8), table.scale
     else:
-        n, fill, source = table.shape[1], fill_blocks, table
-        scale = np.ones(n, dtype)
-    count, held = int(starts[-1]), source.dtype
-    if most_threads() * count * n * VECTOR_BYTES <= _WIDE_UP_TO:
-        held = dtype
-    blocks = recycled((count, n, width), held)
-    memory = aligned((width, whole(n, dtype)), dtype)
-    views = [read_only(array) for array in (source, rows, labels, sizes, starts)]
-    fill(*views[:3], labels_of_table, *views[3:], loss.folds, blocks, targets, memory)
+        shape, held, scale = (table.shape[1], width), dtype, np.ones(table.shape[1], dtype)
+    blocks = recycled((int(starts[-1]), *shape), held)
+    views = [read_only(array) for array in (rows, labels, sizes, starts)]
+    filler(table, dtype, loss.folds, blocks, targets)(*views[:2], labels_of_table, *views[2:])
     return [read_only(array) for array in (targets, blocks, starts, scale)]
+
+
+def filler(
+    table: NDArray[Any] | NarrowTable,
+    dtype: np.dtype[Any],
+    folds: bool,
+    blocks: NDArray[Any],
+    targets: NDArray[Any],
+) -> Callable[..., None]:
+    """``fill(rows, labels, of_table, sizes, starts)`` as of `fill_blocks`, into these arrays."""
+    if isinstance(table, NarrowTable):
+        source, words = table.rows, blocks.reshape(len(blocks), -1).view(np.uint64)
+        into: tuple[Any, ...] = folds, table.float_words, words, targets
+        fill = fill_narrow_blocks
+    else:
+        width = blocks.shape[2]
+        source = read_only(table)
+        into = folds, blocks, targets, aligned((width, whole(table.shape[1], dtype)), dtype)
+        fill = fill_blocks
+
+    def filled(*given: Any) -> None:
+        fill(source, *given, *into)
+
+    return filled
 
 
 def _check_rows(rows: ArrayLike | None, d: int, sparse: bool, checked: bool) -> NDArray[np.int64]:

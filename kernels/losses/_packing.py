@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .._jit import device, kernel
 from .._parts import fill as fill_with
 from .._simd import (
+    first_lanes,
+    gather,
+    iota,
     lanes,
-    load_as,
     load_partial,
     load_transposed,
     prefetch,
     prefetch_second,
+    select,
+    splat,
     store,
-    store_as,
+    store_partial,
+    subtract_bytes,
+    transpose_bytes,
+    transpose_floats,
 )
 
 #: Rows ahead of the present one that are asked for: in random order each is a miss. From far
@@ -20,74 +29,107 @@ from .._simd import (
 _AHEAD, _FAR_AHEAD = 16, 256
 #: Blocks ahead, which are read before they are written to.
 _BLOCKS_AHEAD = 2
+#: Words of a cache line.
+_LINE = 8
+_SIGNS = np.uint64(0x8000000080000000)
 
 
-def _fill(load_numbers):
-    @kernel
-    def fill(
-        table, rows, labels, of_table, sizes, starts, folds,
-        blocks, targets, memory
-    ):  # fmt: skip
-        n, width = blocks.shape[1], lanes(memory)
-        stride, padded = table.shape[1], memory.shape[1]
-        ordered, d = rows.size == 0, labels.size if rows.size == 0 else rows.size
-        one = memory.dtype.type(1.0)
-        first = 0
-        for i in range(sizes.size):
-            last = first + sizes[i]
-            for b in range(starts[i], starts[i + 1]):
-                for k in range(0, n * width, lanes(blocks)):
-                    prefetch(blocks, (b + _BLOCKS_AHEAD) * n * width + k)
-                for r in range(width):
-                    t = first + r
-                    if t >= last:
-                        fill_with(memory[r], 0.0)
-                        continue
-                    row = t if ordered else rows[t]
-                    soon, later = min(t + _AHEAD, d - 1), min(t + _FAR_AHEAD, d - 1)
-                    if not ordered:
-                        soon, later = rows[soon], rows[later]
-                    for j in range(0, n, lanes(table)):
-                        prefetch(table, soon * stride + j)
-                        prefetch_second(table, later * stride + j)
-                    if of_table:
-                        prefetch(labels, soon)
-                    label = labels[row if of_table else t]
-                    sign = one
-                    if folds:
-                        sign -= label + label
-                    else:
-                        targets[b * width + r] = label
-                    for j in range(0, n, width):
-                        v = load_numbers(table, row * stride + j, n - j, memory)
-                        store(memory, r * padded + j, v * sign)
-                at = b * n * width
+@kernel
+def fill_blocks(
+    table, rows, labels, of_table, sizes, starts, folds,
+    blocks, targets, memory
+):  # fmt: skip
+    """Fill the blocks of all clients.
+
+    Client after client takes the next ``sizes[i]`` entries of `rows`, which number the rows of
+    `table`; no rows stand for all of them, in order. `labels` are those of the entries or, if
+    `of_table`, of the table's rows. With `folds` rows are multiplied by their signs, one less
+    twice the label, otherwise labels go to `targets`. `memory` holds a row for each lane, of whole
+    vectors.
+    """
+    n, width = blocks.shape[1], lanes(memory)
+    stride, padded = table.shape[1], memory.shape[1]
+    ordered, d = rows.size == 0, labels.size if rows.size == 0 else rows.size
+    one = memory.dtype.type(1.0)
+    first = 0
+    for i in range(sizes.size):
+        last = first + sizes[i]
+        for b in range(starts[i], starts[i + 1]):
+            for k in range(0, n * width, width):
+                prefetch(blocks, (b + _BLOCKS_AHEAD) * n * width + k)
+            for r in range(width):
+                t = first + r
+                if t >= last:
+                    fill_with(memory[r], 0.0)
+                    continue
+                row = t if ordered else rows[t]
+                soon, later = min(t + _AHEAD, d - 1), min(t + _FAR_AHEAD, d - 1)
+                if not ordered:
+                    soon, later = rows[soon], rows[later]
                 for j in range(0, n, width):
-                    square = load_transposed(memory, j, padded)
-                    for c in range(len(square)):
-                        if j + c < n:
-                            store_as(blocks, at + (j + c) * width, square[c])
-                first = min(first + width, last)
-
-    return fill
+                    prefetch(table, soon * stride + j)
+                    prefetch_second(table, later * stride + j)
+                if of_table:
+                    prefetch(labels, soon)
+                label = labels[row if of_table else t]
+                sign = one
+                if folds:
+                    sign -= label + label
+                else:
+                    targets[b * width + r] = label
+                for j in range(0, n, width):
+                    v = load_partial(table, row * stride + j, n - j, 0.0)
+                    store(memory, r * padded + j, v * sign)
+            at = b * n * width
+            for j in range(0, n, width):
+                square = load_transposed(memory, j, padded)
+                for c in range(len(square)):
+                    if j + c < n:
+                        store(blocks, at + (j + c) * width, square[c])
+            first = min(first + width, last)
 
 
 @device
-def _some(table, index, count, memory):
-    return load_partial(table, index, count, 0.0)
+def _ask(table, words, row, labels, of_table):
+    """Have a row brought, which may straddle two lines."""
+    for j in range(0, words + _LINE - 1, _LINE):
+        prefetch(table, row * words + min(j, words - 1))
+    if of_table:
+        prefetch(labels, row)
 
 
-@device
-def _converted(table, index, count, memory):
-    return load_as(table, index, memory)
-
-
-#: ``fill(table, rows, labels, of_table, sizes, starts, folds, blocks, targets, memory)`` fills the
-#: blocks of all clients. Client after client takes the next ``sizes[i]`` entries of `rows`, which
-#: number the rows of `table`; no rows stand for all of them, in order. `labels` are those of the
-#: entries or, if `of_table`, of the table's rows. With `folds` rows are multiplied by their signs,
-#: one less twice the label, otherwise labels go to `targets`. `memory` holds a row for each lane,
-#: of whole vectors.
-fill_blocks = _fill(_some)
-#: The same from a float32 table whose rows are padded to whole vectors of `memory`.
-fill_narrow_blocks = _fill(_converted)
+@kernel
+def fill_narrow_blocks(
+    table, rows, labels, of_table, sizes, starts, folds, float_words,
+    blocks, targets
+):  # fmt: skip
+    """The same of a `NarrowTable`, whose ``rows`` are `table`; `blocks` are in words as well."""
+    words, width = table.shape[1], lanes(table)
+    ordered, d = rows.size == 0, labels.size if rows.size == 0 else rows.size
+    zero = splat(table, 0)
+    first = 0
+    for i in range(sizes.size):
+        last = first + sizes[i]
+        for b in range(starts[i], starts[i + 1]):
+            count = last - first
+            held, at = first_lanes(table, count), iota(rows) + first
+            if not ordered:
+                for t in range(first + _AHEAD, min(first + _AHEAD + width, d)):
+                    _ask(table, words, rows[t], labels, of_table)
+                at = load_partial(rows, first, count, 0)
+            else:
+                at = select(held, at, 0)
+            label = gather(labels, at if of_table else select(held, iota(rows) + first, 0))
+            negative = splat(table, 0)
+            if folds:
+                negative = select((label > 0.0) & held, ~zero, zero)
+            else:
+                store_partial(targets, b * width, label, count)
+            for k in range(words):
+                v = select(held, gather(table, at * words + k), zero)
+                if k < float_words:
+                    v = transpose_floats(v ^ (negative & _SIGNS))
+                else:
+                    v = transpose_bytes(subtract_bytes(v ^ negative, negative))
+                store(blocks, (b * words + k) * width, v)
+            first = min(first + width, last)

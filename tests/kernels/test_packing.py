@@ -38,30 +38,50 @@ def test_rows_of_a_table_are_those_of_its_reordered_copy(rng, n, loss):
         np.testing.assert_array_equal(a, c)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 14, 16, 33, 128])
+def small_numbers(rng, kind, n):
+    """Numbers that a narrow table holds as one digit, two, float32, or a column of each kind."""
+    counts = rng.integers(-127, 128, (D, n)).astype(float)
+    large = rng.integers(-127 * 256, 127 * 256 + 1, (D, n)).astype(float)
+    large[:2] = [[-127 * 256], [127 * 256]]
+    singles = rng.normal(size=(D, n)).astype(np.float32).astype(float)
+    kinds = {"bytes": counts, "pairs": large, "float32": singles}
+    if kind in kinds:
+        return kinds[kind]
+    return np.choose(rng.integers(0, 3, n), list(kinds.values()))
+
+
+@pytest.mark.parametrize(
+    ("n", "kind"),
+    [(1, "bytes"), (2, "pairs"), (7, "float32"), (14, "bytes"), (16, "pairs")]
+    + [(n, "all") for n in (8, 9, 33, 128)],
+)
 @pytest.mark.parametrize("loss", ["logistic", "least_squares"])
-def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, monkeypatch):
-    counts, labels = table(rng, n)
+def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, kind, monkeypatch):
+    counts, labels = small_numbers(rng, kind, n), rng.integers(0, 2, D).astype(float)
     scale = rng.normal(size=n)
-    narrow = losses.narrow_table(counts, scale)
     order = rng.permutation(D)
-    held = losses.pack(narrow, labels, SIZES, loss=loss, rows=order)
+    got = losses.pack(losses.narrow_table(counts), labels, SIZES, loss=loss, rows=order)
+    assert isinstance(got, losses.NarrowRows) and got.dtype == np.float64
+    held = losses.pack(counts, labels, SIZES, loss=loss, rows=order)
     assert held.blocks.dtype == np.float64 and held.table.dtype == np.float32
-    monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
-    got = losses.pack(narrow, labels, SIZES, loss=loss, rows=order)
-    assert got.blocks.dtype == np.float32 and got.dtype == np.float64
-    want = losses.pack(counts[order] * scale, labels, SIZES, loss=loss)
-    assert want.blocks.dtype == np.float64
-    x = rng.normal(size=(len(SIZES), n)) / 50
+    np.testing.assert_array_equal(got.table, held.table)
+    np.testing.assert_array_equal(got.entries, held.entries)
+    x = rng.normal(size=(len(SIZES), n)) / 50 / np.abs(counts).max()
     reg = rng.random(len(SIZES))
     f, g = losses.values_and_gradients(got, x, reg=reg)
     for a, b in zip(losses.values_and_gradients(held, x, reg=reg), (f, g), strict=True):
-        np.testing.assert_array_equal(a, b)  # of the same numbers, in twice the memory
+        np.testing.assert_array_equal(a, b)  # of the same numbers, in several times the memory
+    np.testing.assert_array_equal(losses.values_and_gradients(got, x, reg=reg, threads=2)[1], g)
+    want = losses.pack(counts[order] * scale, labels[order], SIZES, loss=loss)
+    table = losses.narrow_table(counts, scale)
+    scaled = losses.pack(table, labels[order], SIZES, loss=loss, rows=order)
+    f, g = losses.values_and_gradients(scaled, x, reg=reg)
     f_want, g_want = losses.values_and_gradients(want, x, reg=reg)
     np.testing.assert_allclose(f, f_want, rtol=1e-12)
     np.testing.assert_allclose(g, g_want, rtol=0, atol=1e-12 * np.abs(g_want).max())
-    # Found out by itself where there is no scale.
-    assert losses.pack(counts, labels, SIZES, loss=loss).blocks.dtype == np.float32
+    # Found out by itself where there is no scale, of large tables.
+    monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
+    assert isinstance(losses.pack(counts, labels, SIZES, loss=loss), losses.NarrowRows)
     single = losses.pack(counts.astype(np.float32), labels, SIZES, loss=loss)
     assert single.dtype == np.float32 and single.blocks.shape[2] == 16
 
@@ -71,16 +91,16 @@ def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, monkeypatch):
 def test_rows_packed_again_in_place_are_those_packed_anew(rng, loss, shift):
     features, labels = table(rng, 14)
     features += shift  # no float32 numbers
-    first = losses.pack(features, labels, SIZES, loss=loss)
-    narrow = losses.narrow_table(features)
-    again = Repacking(first, features if narrow is None else narrow, labels)
+    held = losses.narrow_table(features) or features
+    first = losses.pack(held, labels, SIZES, loss=loss)
+    again = Repacking(first, held, labels)
     before = again.rows.arrays
     # What is made of the clients before any rows are dealt divides by their sizes.
     np.testing.assert_array_equal(again.rows.client_sizes, SIZES)
     for _ in range(2):
         order, sizes = rng.permutation(D), rng.permutation(SIZES)
         again(order, sizes)
-        want = losses.pack(features[order], labels[order], sizes, loss=loss)
+        want = losses.pack(held, labels, sizes, loss=loss, rows=order, labels_of_table=True)
         blocks, targets, *others = again.rows.arrays
         count = want.starts[-1]
         np.testing.assert_array_equal(blocks[:count], want.blocks)
@@ -105,7 +125,7 @@ def test_narrow_table_is_exact_or_none(rng, monkeypatch):
     monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
     counts, _ = table(rng, 5)
     held = losses.narrow_table(counts)
-    assert held.shape == counts.shape and held.values.shape == (D, 8)
+    assert held.shape == counts.shape and held.values.shape == (D, 6)
     np.testing.assert_array_equal(held.values[:, :5], counts)
     np.testing.assert_array_equal(held.values[:, 5:], 0)
     for row in (0, D - 1):
@@ -136,11 +156,10 @@ def test_pack_refuses_wrong_rows(rng):
         losses.pack(losses.narrow_table(features), labels, SIZES, dtype=np.float32)
 
 
-def test_adult_is_packed_from_its_counts(monkeypatch):
-    monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
+def test_adult_is_packed_from_its_counts():
     data = datasets.adult(clients=10, seed=4)
     rows = Problem(data, "logistic").rows
-    assert rows.blocks.dtype == np.float32
+    assert rows.blocks.shape[1] == 24  # bytes of a row, two columns of four
     # In another process, or after a copy, the same bits.
     again = Problem(pickle.loads(pickle.dumps(data)), "logistic").rows
     for a, b in zip(rows.arrays, again.arrays, strict=True):
