@@ -48,6 +48,11 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+def _renamed(option: str) -> str:
+    """The name that an option has now: ``--client`` is still taken."""
+    return "client-column" if option == "client" else option
+
+
 def make_app(only: str | None = None) -> typer.Typer:
     """All commands, with the options of what is registered now; or the one that is asked for."""
     app = typer.Typer(
@@ -59,7 +64,10 @@ def make_app(only: str | None = None) -> typer.Typer:
     )
     app.callback()(_root)
     for name in [only] if only in COMMANDS else COMMANDS:
-        app.command(name)(command(COMMANDS[name], whole=only in (None, name)))
+        former = {"token_normalize_func": _renamed} if name in ("fit", "evaluate") else None
+        app.command(name, context_settings=former)(
+            command(COMMANDS[name], whole=only in (None, name))
+        )
     if only not in COMMANDS:
         app.add_typer(_runs.app, name="runs")
     return app

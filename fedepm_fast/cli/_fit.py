@@ -28,13 +28,14 @@ def fit(
     client: Annotated[
         str | None,
         typer.Option(
+            "--client-column",
             help="Column that says who holds a row.",
             metavar="COLUMN",
             show_default="one client has all",
         ),
     ] = None,
     clients: Annotated[
-        int | None, typer.Option(help="Instead of --client: deal the rows to so many.")
+        int | None, typer.Option(help="Instead of --client-column: deal the rows to so many.")
     ] = None,
     task: Annotated[
         str | None,

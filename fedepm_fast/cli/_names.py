@@ -68,4 +68,6 @@ def command_options(name: str) -> dict[str, str]:
         for option in (*parameter.opts, *parameter.secondary_opts):
             if option.startswith("--"):
                 options[option[2:].replace("-", "_")] = option
+        if parameter.opts[0].startswith("--"):
+            options.setdefault(parameter.name, parameter.opts[0])
     return options

@@ -29,7 +29,7 @@ Label = Annotated[
 ClientColumn = Annotated[
     str | None,
     typer.Option(
-        help="Column that says who holds a row.", metavar="COLUMN",
+        "--client-column", help="Column that says who holds a row.", metavar="COLUMN",
         show_default="the model's, if the table has it",
     ),
 ]  # fmt: skip

@@ -315,7 +315,7 @@ def _is_numbering(cells: NDArray[np.float64]) -> bool:
 def _dealt(rows: Rows, clients: int, client: Any, seed: int) -> Rows:
     """The rows dealt to clients of equal size."""
     if client is not None:
-        raise ArgumentValueError("clients", "must not be given beside client")
+        raise ArgumentValueError("clients", "and client exclude each other")
     d = len(rows.clients)
     check_int("clients", clients, low=1, high=d)
     codes = np.empty(d, dtype=np.intp)

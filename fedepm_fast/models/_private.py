@@ -7,7 +7,6 @@ is left out.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +30,7 @@ from ..result import DivergenceWarning
 from ._declared import Labels, bounds_of, coordinates, in_units_of, labels_by, penalised
 from ._inference import Inference
 from ._model import Model, ModelWarning
+from ._private_noise import left_in
 from ._rows import Rows, classes_of, coded
 
 Array = NDArray[np.float64]
@@ -157,6 +157,8 @@ def private_model(
     shape = loss.n_outputs, len(back)
     points = result.history["x"].reshape(-1, *shape)
     own = np.array(privacy["coordinates"])
+    null = _null(points, own, planned, prepared, told)
+    left = left_in(planned, points, intercept=prepared.intercept)
     w = told.unit * result.x.reshape(shape) @ back.T
     if prepared.intercept:
         w[:, -1] += told.center
@@ -174,7 +176,7 @@ def private_model(
         "read": rows.table.note.get("read", {}),
         "sent": {"preparation": released, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(
-            privacy, planned, prepared, back @ own, loss.n_outputs, told.unit, declared
+            privacy, planned, prepared, back @ own, left.deviation * told.unit, told.unit, declared
         ),
     }  # fmt: skip
     if whole:  # whose sizes are hidden with their rows
@@ -183,7 +185,8 @@ def private_model(
         {"name": name, "rows": int(size), "weight": float(size)}
         for name, size in zip(names, sizes, strict=True)
     )
-    found = after(planned, result.x.reshape(shape), own, prepared)
+    variance = np.trace(left.covariance)
+    found = after(variance, result.x.reshape(shape), own, prepared) or left.note(null)
     if found and not note:
         warnings.warn(found, ModelWarning, stacklevel=level + 1)
     notes = tuple(filter(None, (note, found)))
@@ -191,18 +194,19 @@ def private_model(
     if isinstance(planned.objective, Huber):  # which private least squares is
         delta = planned.objective.delta * told.unit
         loss = Huber(loss.beta, "beta", weights=loss.weights, delta=delta)
-    left = 0 if whole else int(sizes.sum()) - w.size
+    freedom = 0 if whole else int(sizes.sum()) - w.size
     return Model(
-        loss, label, client, classes, prepared, w, _nothing(len(names), left),
-        _null(points, own, planned, prepared, told), clients, training, notes,
+        loss, label, client, classes, prepared, w, _nothing(len(names), freedom),
+        null, clients, training, notes,
     ), planned  # fmt: skip
 
 
-def after(planned: PrivatePlan, w: Array, back: Array, prepared: Prepared) -> str:
+def after(variance: float, w: Array, back: Array, prepared: Prepared) -> str:
     """What is to be known of private coefficients w (K, p) of columns of mean square 1, from
-    public numbers: `back` (p, p) is that of the rounds."""
+    public numbers: the variance of noise in the K coefficients of one column together, and `back`
+    (p, p), that of the rounds."""
     n = w.shape[1] - prepared.intercept
-    expected = len(w) * (planned.deviation * np.linalg.norm(back[:n])) ** 2
+    expected = variance * np.linalg.norm(back[:n]) ** 2
     if (w[:, :n] ** 2).sum() > 2 * expected:
         return ""
     return (
@@ -216,16 +220,15 @@ def _privacy(
     planned: PrivatePlan,
     prepared: Prepared,
     back: Array,
-    outputs: int,
+    deviation: float,
     unit: float,
     declared: bool,
 ) -> dict[str, Any]:
-    """The guarantee, what it takes as public, and the noise in the coefficients."""
+    """The guarantee, what it takes as public, and the noise in the coefficients, of that deviation
+    where columns have a mean square of 1."""
     left_out = ("not_private", "coordinates")
     kept = {name: value for name, value in found.items() if name not in left_out}
-    noise = planned.deviation * unit * np.linalg.norm(np.asarray(prepared.units) @ back, axis=1)
-    if outputs > 1:
-        noise *= math.sqrt(2.0)  # each class is told against the first
+    noise = deviation * np.linalg.norm(np.asarray(prepared.units) @ back, axis=1)
     return kept | {
         "mechanism": planned.mechanism.name,
         "public": [

@@ -49,6 +49,14 @@ def way_left(settings: Settings) -> float:
     return float(np.mean((1 - pace(settings)) ** last))
 
 
+def of_average(left: float, rounds: int, kept: int) -> float:
+    """Deviation of the mean of the last points of ``x <- left*x + noise``, for noise of deviation
+    1."""
+    last = np.arange(rounds)[:, None]  # the round of a point, and of the noise in it
+    shares = np.where(last >= last.T, left ** np.maximum(last - last.T, 0), 0.0)
+    return float(np.linalg.norm(shares[-kept:].mean(axis=0)))
+
+
 #: Up to so much noise (sd) in the means of columns that bounds have brought to [-1, 1], of which
 #: they leave a deviation of about 1/2, these are worth an upload, and no more than one, by
 #: ``scripts/column_settings.py``.

@@ -53,6 +53,7 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
         f"{mechanism.name}, {'moves' if _whole(plan) else 'rows'} clipped to "
         f"{mechanism.clip:.3g} in L{mechanism.order}; about "
         f"{plan.deviation:.2g} (sd) in a coefficient of columns of root mean square 1"
+        f"{_classes(plan)}"
     )
     trusted = "nobody: every client adds all of the noise that hides its records"
     against = ""
@@ -71,6 +72,13 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
     if plan.rise > AFFORDABLE:
         found.append(("affordable", f"{remedy(plan)} lower that to {AFFORDABLE:g}"))
     return found
+
+
+def _classes(plan: PrivatePlan) -> str:
+    """What the deviation takes for granted: it is known after the run only."""
+    if plan.objective.task == "regression" or _whole(plan):
+        return ""
+    return ", more if a class is rare"
 
 
 def expected(plan: PrivatePlan) -> str:

@@ -40,6 +40,7 @@ from ._settings import (
     TYPICAL,
     Settings,
     largest_residual,
+    of_average,
     pace,
     settings_for,
     settings_for_clients,
@@ -190,7 +191,7 @@ def plan(
     each = upload * share * clip / unit / (1 if whole else chosen.theta * curvature)
     # Moves that are clipped hardly bring it back.
     left = 0.9 if whole else 1 - pace(chosen)
-    deviation = each * _of_average(left, chosen.rounds, chosen.kept)
+    deviation = each * of_average(left, chosen.rounds, chosen.kept)
     rise = curvature * TYPICAL / 2 * n * loss.n_outputs * deviation**2
     if whole:  # nor do they lead to the optimum
         rise = SIGNAL * short_of_clients(mechanism.order, level)
@@ -286,11 +287,3 @@ def _aggregation(mechanism: Mechanism, noise: Array, sizes: Array) -> str:
         return float(p**2 @ own + _APART**2 * ((p - sizes / sizes.sum()) ** 2).sum())
 
     return min(("inverse_deviation", "inverse_variance"), key=lambda name: error(BY_NOISE[name]))
-
-
-def _of_average(left: float, rounds: int, kept: int) -> float:
-    """Deviation of the mean of the last points of ``x <- left*x + noise``, for noise of deviation
-    1."""
-    last = np.arange(rounds)[:, None]  # the round of a point, and of the noise in it
-    shares = np.where(last >= last.T, left ** np.maximum(last - last.T, 0), 0.0)
-    return float(np.linalg.norm(shares[-kept:].mean(axis=0)))

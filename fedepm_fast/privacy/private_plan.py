@@ -48,7 +48,8 @@ class PrivatePlan:
         The noise beside the gradients: the norm of its deviations in the mean gradient over all
         clients, if all were spent on one upload, rows unclipped and the loss's curvature 1/4.
     deviation : float
-        Standard deviation that noise leaves in each coordinate of the model.
+        Standard deviation that noise leaves in each coordinate of the model, where classes are
+        about as many: several times that where one is rare, for the loss is flatter then.
     rise : float
         How far that noise lifts the mean loss, in expectation, where columns have a root mean
         square of about 1; of whole clients also what is left of the way, for their moves are

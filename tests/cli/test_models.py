@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def options(folder):
-    return (folder / "table.csv", "--label", "outcome", "--client", "hospital")
+    return (folder / "table.csv", "--label", "outcome", "--client-column", "hospital")
 
 
 NEW = ("--decimal", ",", "--na", "-99")
@@ -54,7 +54,7 @@ def test_fit_prints_the_model_and_writes_it(capsys, folder, options, tmp_path):
 
 def test_tables_are_read_as_that_of_the_fit(capsys, folder, tmp_path):
     out, table = tmp_path / "model.json", folder / "new.csv"
-    told = (table, "--label", "outcome", "--client", "hospital", "--separator", ";", *NEW)
+    told = (table, "--label", "outcome", "--client-column", "hospital", "--separator", ";", *NEW)
     assert fedepm(capsys, "fit", *told, "--out", out)[0] == 0
     model = Model.load(out)
     assert model.training["read"] == {"separator": ";", "na": ["-99"], "decimal": ","}
@@ -169,7 +169,7 @@ def test_identifiers_are_kept_as_they_are_written(capsys, folder, tmp_path):
     )
     assert (code, err) == (0, "")
     assert [line.partition(",")[0] for line in out.splitlines()[1:3]] == ["0001", "0002"]
-    options = ("--label", "outcome", "--client", "hospital", "--quiet")
+    options = ("--label", "outcome", "--client-column", "hospital", "--quiet")
     code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options)
     assert code == 0 and err.startswith("warning: column 'id' has another whole number in every")
     assert "--drop" in err and err.count("\n") == 1
@@ -180,7 +180,7 @@ def test_identifiers_are_kept_as_they_are_written(capsys, folder, tmp_path):
 def test_levels_in_any_case_are_one_if_asked(capsys, folder, tmp_path):
     text = (folder / "table.csv").read_text()
     (tmp_path / "t.csv").write_text(text.replace(",m,", ",M,", 30))
-    options = ("--label", "outcome", "--client", "hospital", "--quiet")
+    options = ("--label", "outcome", "--client-column", "hospital", "--quiet")
     code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options)
     assert code == 0 and "--ignore-case" in err
     out = tmp_path / "m.json"
@@ -192,7 +192,7 @@ def test_levels_in_any_case_are_one_if_asked(capsys, folder, tmp_path):
 def test_labels_in_any_case_are_told_and_one_if_asked(capsys, folder, tmp_path):
     text = (folder / "table.csv").read_text()
     (tmp_path / "t.csv").write_text(text.replace(",died,", ",DIED,", 30))
-    options = ("--label", "outcome", "--client", "hospital", "--quiet")
+    options = ("--label", "outcome", "--client-column", "hospital", "--quiet")
     code, _, err = fedepm(capsys, "fit", tmp_path / "t.csv", *options)
     assert code == 0 and "the label 'outcome' has values that differ in case only" in err
     options = (*options, "--ignore-case", "--positive", "Died", "--out", tmp_path / "m.json")
@@ -219,7 +219,7 @@ def test_evaluate_prints_measures_of_clients(capsys, folder, tmp_path):
     for name, value in want.overall.items():
         assert found["overall"][name] == pytest.approx(value, rel=1e-9)
     assert list(found["clients"]) == list(want.clients)
-    code, out, _ = fedepm(capsys, *command, "--client", "sex", "--json")
+    code, out, _ = fedepm(capsys, *command, "--client-column", "sex", "--json")
     assert list(json.loads(out)["clients"]) == ["f", "m"]
     code, out, _ = fedepm(capsys, *command, "--sample-weight", "dose", "--json")
     weighted = evaluate(model, new, sample_weight="dose")
@@ -237,13 +237,13 @@ def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path, monkeypatch)
     tells = [rows[0] + ",tells", *(f"{row},{int('died' in row)}" for row in rows[1:])]
     (tmp_path / "tells.csv").write_text("\n".join(tells))
     code, out, err = fedepm(
-        capsys, "fit", tmp_path / "tells.csv", "--label", "outcome", "--client", "hospital"
+        capsys, "fit", tmp_path / "tells.csv", "--label", "outcome", "--client-column", "hospital"
     )
     assert code == 0 and err.startswith("warning: the rows have no best coefficients: tells can")
     # On a terminal, where the summary has said so, it is not said again.
     for stream in (sys.stdout, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    columns = ("--label", "outcome", "--client", "hospital")
+    columns = ("--label", "outcome", "--client-column", "hospital")
     code, out, err = fedepm(capsys, "fit", tmp_path / "tells.csv", *columns)
     assert (code, err) == (0, "") and " ".join(out.split()).count("no best coefficients") == 1
     code, _, err = fedepm(capsys, "fit", tmp_path / "tells.csv", *columns, "--quiet")
@@ -256,12 +256,15 @@ def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path, monkeypatch)
     ("change", "message"),
     [
         (("--label", "dead"), "--label must be a column of the table, got 'dead'"),
-        (("--client", "clinic"), "--client must be a column of the table, got 'clinic'"),
+        (
+            ("--client-column", "clinic"),
+            "--client-column must be a column of the table, got 'clinic'",
+        ),
         (("--drop", "weight"), "--drop must be a column of the table, got 'weight'"),
         (("--kind", "age"), "--kind must be COLUMN=VALUE, got 'age'"),
         (("--errors", "hc3"), "--errors must be one of 'wald', 'robust', 'clustered', got 'hc3'"),
         (("--level", 95), "--level must be"),
-        (("--clients", 5), "--clients must not be given beside client"),
+        (("--clients", 5), "--clients and --client-column exclude each other"),
         (("--holdout", 2), "--holdout must be"),
         (("--delta", 2), "--delta is for --objective huber"),
         (("--objective", "ridge"), "--objective must be one of"),
@@ -351,3 +354,21 @@ def test_a_fit_that_does_not_converge_fails_and_writes_where_it_ended(capsys, op
     assert not Model.load(out).training["converged"]
     code, text, err = fedepm(capsys, "fit", *options, "--start", out, "--participation", 0.5)
     assert (code, err) == (0, "") and "of 50 % of the clients" in text
+
+
+def test_the_former_name_of_an_option_is_taken_without_a_word(options, capsys, tmp_path):
+    """And errors name the one that the help has."""
+    out = {name: tmp_path / f"{name}.json" for name in ("client", "client-column")}
+    for name, path in out.items():
+        columns = ("--label", "outcome", f"--{name}", "hospital")
+        assert fedepm(capsys, "fit", options[0], *columns, "--quiet", "--out", path)[::2] == (0, "")
+        command = ("evaluate", path, options[0], f"--{name}", "sex", "--json")
+        assert fedepm(capsys, *command)[::2] == (0, "")
+        code, _, err = fedepm(
+            capsys, "fit", options[0], "--label", "outcome", f"--{name}", "clinic"
+        )
+        assert code == 2 and "--client-column must be a column of the table, got 'clinic'" in err
+    assert len({path.read_text() for path in out.values()}) == 1
+    for name in ("fit", "evaluate", "run", "tune", "compare"):
+        _, help_, _ = fedepm(capsys, name, "--help")
+        assert "--client-column" in help_ and "--client " not in help_

@@ -287,7 +287,7 @@ def test_columns_that_are_sums_of_others_have_no_coefficient(table):
         ({}, {"label": None}, "label must be given"),
         ({}, {"client": "clinic"}, "client must be a column of the table, got 'clinic'"),
         ({}, {"client": "outcome"}, "label must be another column than client"),
-        ({}, {"client": "hospital", "clients": 3}, "clients must not be given beside client"),
+        ({}, {"client": "hospital", "clients": 3}, "clients and client exclude each other"),
         ({"outcome": ["died"] * 600}, {}, "label 'outcome' must have two values .* got 1: died"),
         ({"outcome": [None] * 600}, {}, "label 'outcome' must have two values .* got 0: none"),
         ({"hospital": [None] + ["h1"] * 599}, {"client": "hospital"}, "client 'hospital' must not"),

@@ -133,6 +133,44 @@ def test_the_noise_of_the_coefficients_is_as_said():
     assert (ratios > 0.3).all() and (ratios < 1.4).all()
 
 
+def a_rare_class(share, count=16_000):
+    """Three columns of which it depends, at ten clients, with what declares them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(count, 3))
+    margins = X @ [1.0, -0.5, 0.3] + np.log(share / (1 - share)) - 0.4
+    table = dict(zip("abc", X.T, strict=True), ill=margins + rng.logistic(size=count) > 0)
+    columns = {name: {"mean": 0.0, "sd": 1.0} for name in "abc"}
+    return table, Preparation.public(columns)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.02])
+def test_the_noise_is_as_said_where_a_class_is_rare(share):
+    """Noise is brought back more slowly there: several times as much is left as a plan says."""
+    table, public = a_rare_class(share)
+    rows = read_rows(table, "ill", np.arange(16_000) % 10)
+    asked, labels = {"total_epsilon": 4.0, "delta": 1e-6}, table["ill"].astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        models, planned = zip(
+            *[
+                private_model(
+                    rows, labels, Logistic(beta=0.0), (False, True), public, asked, seed=SECRET + k
+                )
+                for k in range(12)
+            ],
+            strict=True,
+        )
+    found = np.std([[m.coefficients[name] for name in "abc"] for m in models], axis=0, ddof=1)
+    said = [models[0].training["privacy"]["noise"][name] for name in "abc"]
+    assert 0.7 < np.sqrt((found**2).mean() / np.square(said).mean()) < 1.5
+    assert (np.mean(said) > 3 * planned[0].deviation) == (share == 0.02)
+    # And the rounds come less far, which is said.
+    notes = [[note for note in m.notes if "a class is so rare" in note] for m in models]
+    assert all(map(bool, notes)) if share == 0.02 else not any(notes)
+    found = np.mean([m.coefficients["a"] for m in models])
+    assert (found < 0.75) == (share == 0.02) and found < 1.1
+
+
 def test_prepared_columns_are_brought_to_one_scale_by_what_is_declared():
     public = Preparation.public(
         {"a": {"bounds": (0, 8)}, "b": {"levels": ["u", "v", "w", "x"]}, "c": {"mean": 1, "sd": 3}}
@@ -347,10 +385,11 @@ def test_the_warning_comes_before_the_noise_is_drawn():
 def test_coefficients_that_noise_alone_would_give_are_said_to_be_so():
     planned = plan(1.0, [1000], 6)
     pure = planned.deviation * np.ones((1, 6))
-    assert "hardly larger than noise" in after(planned, pure, np.eye(6), PUBLIC)
-    assert after(planned, 2 * pure, np.eye(6), PUBLIC) == ""
+    variance = planned.deviation**2
+    assert "hardly larger than noise" in after(variance, pure, np.eye(6), PUBLIC)
+    assert after(variance, 2 * pure, np.eye(6), PUBLIC) == ""
     # In coordinates of their own noise is larger, too.
-    assert "hardly larger than noise" in after(planned, 2 * pure, 2 * np.eye(6), PUBLIC)
+    assert "hardly larger than noise" in after(variance, 2 * pure, 2 * np.eye(6), PUBLIC)
 
 
 # Refusals -----------------------------------------------------------------------------------
@@ -402,7 +441,7 @@ def write(folder, given):
     lines = [",".join(names), *(",".join(map(str, row)) for row in rows)]
     (folder / "table.csv").write_text("\n".join(lines) + "\n")
     (folder / "public.json").write_text(json.dumps(COLUMNS))
-    return ["fit", folder / "table.csv", "--label", "ill", "--client", "hospital"]
+    return ["fit", folder / "table.csv", "--label", "ill", "--client-column", "hospital"]
 
 
 def test_the_command(capsys, tmp_path):
