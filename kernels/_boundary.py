@@ -250,6 +250,19 @@ def output(
     """
     if out is None:
         return np.empty(shape, dtype)
+    # One question for all that is right: after a kernel that filled the caches each one is a miss.
+    if not (
+        type(out) is np.ndarray and out.dtype is dtype and out.shape == shape and out.flags.carray
+    ):
+        out = _checked_output(name, out, shape, dtype)
+    for array in inputs:
+        if np.may_share_memory(out, array):
+            raise ArgumentValueError(name, "must not overlap the input")
+    return out
+
+
+def _checked_output(name: str, out: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """`output`, but for what it may overlap."""
     if not isinstance(out, np.ndarray) and hasattr(out, "__dlpack__"):
         try:
             out = np.from_dlpack(out)
@@ -261,9 +274,6 @@ def output(
     check_shape(name, out, shape)
     if not out.flags.c_contiguous or not out.flags.writeable:
         raise ArgumentValueError(name, "must be C-contiguous and writeable")
-    for array in inputs:
-        if np.may_share_memory(out, array):
-            raise ArgumentValueError(name, "must not overlap the input")
     return out
 
 

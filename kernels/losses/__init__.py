@@ -30,7 +30,6 @@ from .._boundary import (
     as_integers,
     cast,
     check_finite,
-    check_shape,
     output,
     thread_count,
 )
@@ -208,8 +207,8 @@ def _evaluate(
     _check_rows(rows)
     m, n, dtype = rows.n_clients, rows.n_parameters, rows.dtype
     points = _check_points(x, m, n, rows.constants)
-    chosen = _check_clients(clients, m)
-    asked = _Asked(rows, chosen, points, _check_reg(reg, m, dtype), want)
+    chosen = rows.every_client if clients is None else _check_clients(clients, m)
+    weights = rows.no_weights if reg is None else _check_reg(reg, m, dtype)
     count = thread_count(threads)
     f = output("out", out_values, (chosen.size,), dtype, points)
     if want:
@@ -217,18 +216,17 @@ def _evaluate(
     else:
         g = np.empty((1, n), dtype)
     if count == 1 or rows.entries[chosen].sum() < _PARALLEL_FROM:
-        _serial(asked, f, g)
+        # What the kernel finds out is not asked before: with all else in the caches driven out by
+        # the last call's rows, a few lines of Python take as long as a thousand rows.
+        if not evaluate_clients(rows, chosen, points, weights, want, f, g, _scratch(rows)):
+            check_finite("x", points.reshape(np.shape(x)))
     else:
+        check_finite("x", points.reshape(np.shape(x)))
         with in_threads(count):
-            _parallel(asked, f, g, count)
-    if rows.loss.quadratic and not (np.isfinite(f).all() and np.isfinite(g if want else f).all()):
-        _rescaled(asked, f, g)
+            _parallel(_Asked(rows, chosen, points, weights, want), f, g, count)
+    if rows.quadratic and not (np.isfinite(f).all() and np.isfinite(g if want else f).all()):
+        _rescaled(_Asked(rows, chosen, points, weights, want), f, g)
     return f, g
-
-
-def _serial(asked: _Asked, f: NDArray[Any], g: NDArray[Any]) -> None:
-    rows, *where = asked
-    evaluate_clients(rows, *where, f, g, _scratch(rows))
 
 
 def _scratch(rows: ClientRows) -> NDArray[Any]:
@@ -262,7 +260,7 @@ def _rescaled(asked: _Asked, f: NDArray[Any], g: NDArray[Any]) -> None:
         )
         values = np.empty(small.clients.size, rows.dtype)
         slopes = np.empty((values.size if want else 1, rows.n_parameters), rows.dtype)
-        _serial(small, values, slopes)
+        evaluate_clients(*small, values, slopes, _scratch(small.rows))
         with np.errstate(over="ignore"):  # of the result itself
             f[wrong] = values / unit / unit
             if want:
@@ -294,16 +292,13 @@ def _check_rows(rows):
 
 def _check_points(x: ArrayLike, m: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
     array = as_floats("x", x, like=like)
-    if array.ndim != 1 and array.ndim != 2:
-        raise ValueError(f"x must have shape ({n},) or ({m}, {n}), got {array.shape}")
-    check_shape("x", array, (n,) if array.ndim == 1 else (m, n))
-    check_finite("x", array)
+    if array.shape != (n,) and array.shape != (m, n):
+        either = {1: f"({n},)", 2: f"({m}, {n})"}.get(array.ndim, f"({n},) or ({m}, {n})")
+        raise ValueError(f"x must have shape {either}, got {array.shape}")
     return _writable(array.reshape(-1, n))
 
 
-def _check_clients(clients: ArrayLike | None, m: int) -> NDArray[np.int64]:
-    if clients is None:
-        return np.arange(m)
+def _check_clients(clients: ArrayLike, m: int) -> NDArray[np.int64]:
     chosen = as_integers("clients", clients)
     wrong = (chosen < 0) | (chosen >= m)
     if wrong.any():
@@ -311,9 +306,7 @@ def _check_clients(clients: ArrayLike | None, m: int) -> NDArray[np.int64]:
     return _writable(chosen)
 
 
-def _check_reg(reg: ArrayLike | None, m: int, dtype: Any) -> NDArray[Any]:
-    if reg is None:
-        return np.zeros(m, dtype)
+def _check_reg(reg: ArrayLike, m: int, dtype: Any) -> NDArray[Any]:
     weights = as_floats("reg", reg)
     if weights.shape not in ((), (m,)):
         raise ValueError(f"reg must be a number or have shape ({m},), got {weights.shape}")

@@ -200,10 +200,11 @@ def _convert(blocks, block, group, columns, work, point, at, part, room):
 @device
 def scale_point(w, scale, outputs, work, at):
     """The point w times the scale, to `work` at `at`."""
-    n = scale.size
+    n, width = scale.size, lanes(work)
     for k in range(0, outputs * n, n):
-        for j in range(n):
-            work[at + k + j] = w[k + j] * scale[j]
+        for j in range(0, n, width):
+            v = load_partial(w, k + j, n - j, 0.0) * load_partial(scale, j, n - j, 0.0)
+            store(work, at + k + j, v)
 
 
 @device

@@ -33,25 +33,40 @@ class ClientRows:
 
     layout: ClassVar[str]
 
-    @property
+    @cached_property
     def n_clients(self) -> int:
         """Number of clients, m."""
         return len(self.client_sizes)
 
-    @property
+    @cached_property
     def n_outputs(self) -> int:
         """Margins of a row: the number of classes for the multinomial loss, else 1."""
         return self.n_parameters // self.n_features
 
-    @property
+    @cached_property
     def n_parameters(self) -> int:
         """Number of coordinates of a point, ``n_outputs * n_features``."""
         return len(self.constants) - 1
 
-    @property
+    @cached_property
+    def quadratic(self) -> bool:
+        """Whether the loss is; see `Loss`."""
+        return self.loss.quadratic
+
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """float64 or float32."""
         return self.targets.dtype
+
+    @cached_property
+    def every_client(self) -> NDArray[np.int64]:
+        """Their numbers; not to be changed."""
+        return np.arange(self.n_clients)
+
+    @cached_property
+    def no_weights(self) -> NDArray[Any]:
+        """Zeros for the weights of the clients' regularisers; not to be changed."""
+        return np.zeros(self.n_clients, self.dtype)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -73,7 +88,7 @@ class ClientRows:
         """Chunks that each client is computed in, shape (m,)."""
         return -(-self.client_sizes // _losses_rows.CHUNK)
 
-    @property
+    @cached_property
     def work_size(self) -> int:
         """Numbers of scratch that the compiled kernels need."""
         return whole(self.n_parameters, self.dtype) + self.n_outputs * _losses_rows.GROUP
@@ -132,12 +147,17 @@ class PackedRows(ClientRows):
         """The entries of the blocks, shape (blocks, n, 8 or 16)."""
         return self.blocks
 
-    @property
+    @cached_property
     def work_size(self) -> int:
         width, spare = self.blocks.shape[2], whole(self.n_parameters, self.dtype)
         sums = self.n_parameters + width
         held = self.n_outputs * _losses_blocks.GROUP + sums
-        return spare + held * width + spare
+        # The last vector of a point may end beyond it.
+        return spare + held * width + spare + width + self._converted_size()
+
+    def _converted_size(self) -> int:
+        """Numbers that a group of converted blocks takes."""
+        return 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,10 +190,8 @@ class NarrowRows(PackedRows):
                 found[:, j] = digits[:, 0] if held == 1 else digits[:, 0] * BASE + digits[:, 1]
         return found
 
-    @property
-    def work_size(self) -> int:
-        group = _losses_blocks.GROUP * self.n_features * self.blocks.shape[2]
-        return super().work_size + group
+    def _converted_size(self) -> int:
+        return _losses_blocks.GROUP * self.n_features * self.blocks.shape[2]
 
 
 @dataclass(frozen=True, eq=False)

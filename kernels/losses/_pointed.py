@@ -129,7 +129,9 @@ def pointed(
         both = Rows(address, words.ctypes.data)
         # Of two threads that come here the later takes what the first has made.
         found = _pointed.setdefault(rows, (ROWS.packed(both), words, arrays, compiled, both))
-    every, held = Rows(*found[0].tolist()), [found]
+    if not batches and weights is None:
+        return found
+    every, held = found[4], [found]
     if batches:
         buffer = buffer_of(rows)
         kinds = view_of(rows.arrays, "rows"), view_of(buffer, "buffer")
@@ -141,7 +143,7 @@ def pointed(
     if weights is not None:
         every = every._replace(weights=weights.ctypes.data)
         held.append(weights)
-    return found if every.batch == every.weights == 0 else (ROWS.packed(every), *held)
+    return ROWS.packed(every), *held
 
 
 @functools.cache
@@ -317,19 +319,34 @@ def _one_by_one(client: Any) -> Any:
 
 @kernel
 def evaluate_at(address, arrays, weights, clients, points, reg, want, values, gradients, work):
-    """`evaluate_clients` of what `Rows` has."""
+    """`evaluate_clients` of what `Rows` has; of points that are not finite, too."""
     _some(address, arrays, weights, clients, points, reg, want, values, gradients, work)
+    return _all_finite(points)
 
 
-def evaluate_clients(rows: ClientRows, *to: Any) -> None:
-    """Objectives of clients, one after the other.
+@device
+def _all_finite(points):
+    zero = points.dtype.type(0)
+    total = zero
+    for k in range(points.shape[0]):
+        for j in range(points.shape[1]):
+            total += zero * points[k, j]  # NaN, unless it is finite
+    return total == zero
 
-    `to` is the clients' numbers, their points, the weights of all clients' regularisers, whether
-    gradients are wanted, where values and gradients go, and a workspace: C-contiguous arrays.
+
+def evaluate_clients(
+    rows: ClientRows, clients: NDArray[np.int64], points: NDArray[Any], *to: Any
+) -> bool:
+    """Objectives of clients, one after the other; returns whether the points are finite.
+
+    `to` is the weights of all clients' regularisers, whether gradients are wanted, where values
+    and gradients go, and a workspace: C-contiguous arrays.
     """
     if JIT_DISABLED:
-        _one_by_one(_Plain(rows, None))(rows.arrays, *to)
-        return
+        finite = bool(np.isfinite(points).all())
+        if finite:
+            _one_by_one(_Plain(rows, None))(rows.arrays, clients, points, *to)
+        return finite
     held = pointed(rows)  # for as long as the call takes
     of = held[4]
-    evaluate_at(of.client, of.arrays, of.weights, *to)
+    return bool(evaluate_at(of.client, of.arrays, of.weights, clients, points, *to))

@@ -475,14 +475,14 @@ def test_pack_refuses_broken_sparse_structure():
 def test_what_addresses_stand_for_lives_as_long_as_the_call(rng, monkeypatch):
     """Whatever becomes of what is remembered of rows: another thread may have put its own there."""
     rows = losses.pack(*random_rows(rng, [9, 20], 3))
-    want, evaluate, alive = losses.values(rows, np.zeros(3)), _pointed._evaluate, []
+    want, evaluate, alive = losses.values(rows, np.zeros(3)), _pointed.evaluate_at, []
 
     def forget_first(*arguments):
         words = weakref.ref(_pointed._pointed.pop(rows)[1])
         gc.collect()
         alive.append(words() is not None)
-        evaluate(*arguments)
+        return evaluate(*arguments)
 
-    monkeypatch.setattr(_pointed, "_evaluate", forget_first)
+    monkeypatch.setattr(_pointed, "evaluate_at", forget_first)
     np.testing.assert_array_equal(losses.values(rows, np.zeros(3)), want)
     assert alive == [True]
