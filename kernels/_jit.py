@@ -22,7 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from ._cache import KernelCache, config
-from ._inlined import InlinedCompiler, KernelCompiler, OptimisedCompiler
+from ._inlined import BriefCompiler, InlinedCompiler, KernelCompiler, OptimisedCompiler
 from ._uninterrupted import uninterrupted
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
@@ -49,9 +49,19 @@ def kernel(function: Callable[..., Any]) -> Any:
     return _compile(function)
 
 
+def brief_kernel(function: Callable[..., Any]) -> Any:
+    """Like `kernel`, for what does little itself: optimised less, in less time."""
+    return _compile(function, BriefCompiler)
+
+
 def stage(function: Callable[..., Any]) -> Any:
     """Like `kernel`, for what is called through a pointer alone, and not from Python."""
     return _compile(function, no_cpython_wrapper=True)
+
+
+def brief_stage(function: Callable[..., Any]) -> Any:
+    """Like `stage`, for what does little itself: optimised less, in less time."""
+    return _compile(function, BriefCompiler, no_cpython_wrapper=True)
 
 
 def parallel_kernel(function: Callable[..., Any]) -> Any:
@@ -109,9 +119,11 @@ def _inlined(function: Callable[..., Any], compiler: type[InlinedCompiler], **op
     return helper
 
 
-def _compile(function: Callable[..., Any], **options: Any) -> Any:
+def _compile(
+    function: Callable[..., Any], compiler: type[KernelCompiler] = KernelCompiler, **options: Any
+) -> Any:
     parallel = options.get("parallel", False)
-    pipeline: dict[str, Any] = {} if parallel else {"pipeline_class": KernelCompiler}
+    pipeline: dict[str, Any] = {} if parallel else {"pipeline_class": compiler}
     dispatcher = numba.njit(**_OPTIONS, **options, **pipeline)(function)
     if JIT_DISABLED:
         return dispatcher
@@ -136,11 +148,14 @@ def _thrifty(dispatcher: Any) -> Any:
     looking for it takes a tenth of the time.
     """
     template, compile_one = dispatcher.get_call_template, dispatcher._compiler.compile
+    templates: dict[Any, Any] = {}
 
     def get_call_template(args: Any, kws: Any) -> Any:
-        return template(
-            tuple(map(types.unliteral, args)), {k: types.unliteral(v) for k, v in kws.items()}
-        )
+        asked = tuple(map(types.unliteral, args)), tuple(kws.items())
+        if asked not in templates:
+            named = {k: types.unliteral(v) for k, v in asked[1]}
+            templates[asked] = template(asked[0], named)
+        return templates[asked]
 
     def compile_in_peace(args: Any, return_type: Any) -> Any:
         global _depth

@@ -7,6 +7,7 @@ by their arguments alone. Functions of a user's go through all of Numba's passes
 from __future__ import annotations
 
 import math
+from types import BuiltinFunctionType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +18,10 @@ from numba.core.rewrites import rewrite_registry
 from numba.core.ssa import reconstruct_ssa
 from numba.core.transforms import canonicalize_cfg
 
+from ._extremes import EXTREMES
 from ._uncounted import UncountedLowering, counts_references
 
+_OURS = __name__.partition(".")[0]
 #: Passes for what no function of the package has: closures and contexts, functions that are
 #: inlined before their types are known, array expressions, literals that types depend on.
 _IDLE = (
@@ -37,6 +40,11 @@ _IDLE_PASSES = {
 }
 
 
+def is_ours(state: Any) -> bool:
+    """Whether the function that is compiled is the package's."""
+    return str(state.func_id.modname).partition(".")[0] == _OURS
+
+
 # Types ------------------------------------------------------------------------------------
 
 
@@ -45,11 +53,17 @@ class _Typing:
 
     _known: ClassVar[dict[Any, Any]] = {}
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, context: Any, ours: bool) -> None:
+        self._context, self._ours = context, ours
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
+
+    def resolve_value_type(self, value: Any) -> Any:
+        """As Numba does it, which takes a function for one that others may extend."""
+        if not (self._ours and isinstance(value, BuiltinFunctionType)):
+            return self._context.resolve_value_type(value)
+        return self._once("resolve_value_type", EXTREMES.get(value, value))
 
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
         if kws or not isinstance(func, types.Function):
@@ -88,7 +102,7 @@ class InferTypes(typed_passes.NopythonTypeInference):
 
     def run_pass(self, state: Any) -> bool:
         context = state.typingctx
-        state.typingctx = _Typing(context)
+        state.typingctx = _Typing(context, is_ours(state))
         try:
             return bool(super().run_pass(state))
         finally:

@@ -14,11 +14,13 @@ from typing import Any
 
 from numba.core import types
 from numba.core.compiler_machinery import register_pass
-from numba.core.ir import UNDEFINED, Arg, Assign, Del, Expr
+from numba.core.ir import UNDEFINED, Arg, Assign, Del, Expr, StaticSetItem
 from numba.core.lowering import Lower
 from numba.core.runtime.context import NRTContext
 from numba.core.typed_passes import NativeLowering
 from numba.core.typing.templates import _IntrinsicTemplate
+
+from ._shorter import ShortLower
 
 #: Expressions that name what there is, or a part of it.
 _NAMES = "build_tuple", "cast", "exhaust_iter", "getiter", "null", "pair_first", "phi"
@@ -51,7 +53,7 @@ class _Uncounted(NRTContext):
         raise RuntimeError("an intrinsic that makes arrays is not registered by makes_arrays")
 
 
-class _Lower(Lower):
+class _Lower(ShortLower):
     """Numba's lowering, where no reference is to be counted."""
 
     def lower(self) -> None:
@@ -71,6 +73,11 @@ class _Lower(Lower):
         if isinstance(inst, Assign) and not isinstance(inst.value, Arg):
             name = inst.target.name
             self.storevar(self.lower_assign(self.typeof(name), inst), name)
+        elif isinstance(inst, StaticSetItem) and isinstance(
+            self.typeof(inst.target.name), types.Array
+        ):
+            signature = self.fndesc.calltypes[inst]
+            self.lower_setitem(inst.target, inst.index_var, inst.value, signature)
         elif not isinstance(inst, Del):
             super().lower_inst(inst)
 
@@ -82,11 +89,14 @@ class _Lower(Lower):
         return self.context.cast(self.builder, found, signature.return_type, resty)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
-        found = self._call(operator.getitem, signature, value, index)
+        found = self.item(signature, value, index)
+        if found is None:
+            found = self._call(operator.getitem, signature, value, index)
         return self.context.cast(self.builder, found, signature.return_type, resty)
 
-    def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> Any:
-        return self._call(operator.setitem, signature, target, index, value)
+    def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> None:
+        if not self.set_item(signature, target, index, value):
+            self._call(operator.setitem, signature, target, index, value)
 
     def _call(self, operation: Any, signature: Any, *variables: Any) -> Any:
         """An operator's value, whose function was looked for when the types were inferred."""

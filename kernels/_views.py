@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import typeof
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.datamodel import PrimitiveModel, register_default
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, intrinsic, lower_getattr_generic, unbox
@@ -139,9 +139,12 @@ def field(context: Any, builder: Any, kind: View, address: ir.Value, position: i
         value = _word(builder, address, at, stored if found != types.boolean else _I64)
         return builder.trunc(value, ir.IntType(1)) if found == types.boolean else value
     dims = range(found.ndim)
+    items, data = (_word(builder, address, at + k, _I64) for k in range(2))
+    size = _I64(context.get_abi_sizeof(context.get_data_type(found.dtype)))
+    if found.ndim == 1:  # C-contiguous, as `packed` has it
+        return _array(context, builder, found, data, items, [items], [size])
     shape = [_word(builder, address, at + 2 + k, _I64) for k in dims]
     strides = [_word(builder, address, at + 2 + found.ndim + k, _I64) for k in dims]
-    items, data = (_word(builder, address, at + k, _I64) for k in range(2))
     return _array(context, builder, found, data, items, shape, strides)
 
 
@@ -156,19 +159,21 @@ def _word(builder: Any, address: ir.Value, at: int, kind: Any) -> ir.Value:
 def _array(
     context: Any, builder: Any, kind: Any, data: ir.Value, items: Any, shape: Any, strides: Any
 ) -> Any:
-    array = context.make_array(kind)(context, builder)
+    """An array that nobody owns."""
     size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-    context.populate_array(
-        array,
-        data=builder.inttoptr(data, array.data.type),
-        shape=shape,
-        strides=strides,
-        itemsize=_I64(size),
-        meminfo=None,
-        parent=cgutils.get_null_value(array.parent.type),
-    )
-    array.nitems = items
-    return array._getvalue()
+    model = context.data_model_manager[kind]
+    made = ir.Constant(context.get_value_type(kind), None)
+    parts = {
+        "nitems": items,
+        "itemsize": _I64(size),
+        "data": builder.inttoptr(data, made.type.elements[model.get_field_position("data")]),
+    }
+    for name, value in parts.items():
+        made = builder.insert_value(made, value, model.get_field_position(name))
+    for name, values in (("shape", shape), ("strides", strides)):
+        for k, value in enumerate(values):
+            made = builder.insert_value(made, value, (model.get_field_position(name), k))
+    return made
 
 
 @intrinsic

@@ -39,7 +39,7 @@ from .._engine_state import (
     new_history,
     new_state,
 )
-from .._jit import JIT_DISABLED, device, kernel, stage, warms
+from .._jit import JIT_DISABLED, brief_kernel, brief_stage, device, stage, warms
 from .._loop import (
     DIVERGED,
     GRADIENT,
@@ -160,14 +160,14 @@ def _call(
     return types.boolean(types.int64, *_STAGE.args), codegen
 
 
-_run_loop = kernel(make_loop(device, now, _observe, call if JIT_DISABLED else _call)[1])
+_run_loop = brief_kernel(make_loop(device, now, _observe, call if JIT_DISABLED else _call)[1])
 _STAGES = 5
 
 
 # Stages that all algorithms share -----------------------------------------------------------
 
 
-@stage
+@brief_stage
 def select(rows, problem, settings, key, given, state, tau):
     if given.counts.size:
         state.n_selected[0] = given.counts[tau]
@@ -186,7 +186,7 @@ def select(rows, problem, settings, key, given, state, tau):
 def evaluate_kernel(client: Any) -> Any:
     """The stage that evaluates all clients, given one client's objective, see `objective_of`."""
 
-    @stage
+    @brief_stage
     def evaluate(rows, problem, settings, key, given, state, tau):
         """All clients at x, those selected first, whose time counts as theirs."""
         m, n = state.Z.shape

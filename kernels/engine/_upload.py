@@ -10,7 +10,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from .._jit import JIT_DISABLED, device, stage
+from .._jit import JIT_DISABLED, brief_stage, device
 from .._parts import part
 from .._pointers import address_of, call_at
 from .._simd import absolute, fma, horizontal_sum, lanes, load_partial, splat
@@ -81,7 +81,7 @@ def _norm_squared(row):
 def _upload_kernel(draw: Any) -> Any:
     """The stage ``z_i = w_i + noise_i``: `draw` takes the rows, and then what laws take."""
 
-    @stage
+    @brief_stage
     def upload(rows, problem, settings, key, given, state, tau):
         n = state.x.size
         count = state.n_selected[0]

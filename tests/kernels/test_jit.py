@@ -125,10 +125,12 @@ class Copy:
         for name in (
             "__init__",
             "_cache",
+            "_extremes",
             "_identity",
             "_inlined",
             "_jit",
             "_passes",
+            "_shorter",
             "_sources",
             "_uncounted",
             "_uninterrupted",
