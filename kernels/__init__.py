@@ -88,7 +88,7 @@ def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:
 
 
 def watch_compilation(watcher: Callable[[str | None], None]) -> Callable[[], None]:
-    """Call `watcher` with the name of each kernel that is compiled, and with None after it.
+    """Call `watcher` with module and name of each kernel that is compiled, and with None after it.
 
     Returns a function that ends it.
     """

@@ -224,7 +224,7 @@ class KernelCache(_Cache):
         self,
         function: Callable[..., Any],
         options: dict[str, Any],
-        on_miss: Callable[[str], None],
+        on_miss: Callable[[Any], None],
     ) -> None:
         self._function = function
         self._on_miss = on_miss
@@ -269,7 +269,7 @@ class KernelCache(_Cache):
         target_context.refresh()
         result = self._load(sig, target_context) if self._trustworthy() else None
         if result is None:
-            self._on_miss(self._function.__qualname__)
+            self._on_miss(self._function)
         return result
 
     def _trustworthy(self) -> bool:

@@ -278,7 +278,7 @@ def on_compile(callback: Callable[[str], None]) -> Callable[[], None]:
 
 
 def watch_compilation(watcher: Callable[[str | None], None]) -> Callable[[], None]:
-    """Call `watcher` with the name of each kernel that is compiled, and with None after it.
+    """Call `watcher` with module and name of each kernel that is compiled, and with None after it.
 
     Returns a function that ends it.
     """
@@ -291,11 +291,12 @@ def watch_compilation(watcher: Callable[[str | None], None]) -> Callable[[], Non
     return withdraw
 
 
-def _notify(name: str) -> None:
+def _notify(function: Any) -> None:
+    name = function.__qualname__
     _compiled.append(name)
     while _compile_callbacks:
         _compile_callbacks.pop(0)(name)
-    _tell(name)
+    _tell(f"{function.__module__}.{name}")
 
 
 def _tell(name: str | None) -> None:

@@ -8,8 +8,27 @@ from time import perf_counter
 from typing import Any
 
 _TOLD = "compiling kernels, the first time only"
+_NOW = "compiling kernels (first time only)"
 #: Kernels that a first ``fedepm run`` compiles, as many as most people ever wait for.
 USUAL = 11
+#: What kernels of a module are for.
+_FOR = {
+    "_loop": "loop over rounds",
+    "accuracy": "accuracy",
+    "algorithms": "an algorithm's steps",
+    "data": "tables",
+    "engine": "steps of each round",
+    "ens": "ENS",
+    "gradient_steps": "gradient steps",
+    "local_steps": "local steps",
+    "losses": "losses, gradients",
+    "noise": "noise",
+    "philox": "random numbers",
+    "preparation": "tables",
+    "prox": "soft thresholds",
+    "sampling": "random orders",
+    "vecmath": "elementary functions",
+}
 _CLEAR = "\r\x1b[2K"
 
 
@@ -29,7 +48,7 @@ def announce_compilation() -> None:
 
 
 class _Line:
-    """A line on a terminal, told the name of what is compiled, and None when that is done.
+    """A line on a terminal, told module and name of what is compiled, and None when it is done.
 
     While something else moves about on the terminal the line is not written to it. What can show
     the words in itself sets `shown`; for others they are said once.
@@ -69,17 +88,11 @@ class _Line:
             self._said = True
 
     def _words(self, kernel: str) -> str:
-        share, counted = 0.0, f"{self._count}"
-        if self._count <= USUAL:
-            share, counted = self._count / USUAL, f"{self._count} of {USUAL}"
-        bar = "━" * round(20 * share)
-        rest = "━" * (20 - len(bar))
-        name = kernel.rpartition(".")[2].strip("_")
+        counted = f"{self._count} of about {USUAL}" if self._count <= USUAL else f"{self._count}"
+        path = kernel.removeprefix("fedepm_fast.").removeprefix("kernels.")
+        name = _FOR.get(path.partition(".")[0], path.rpartition(".")[2].strip("_"))
         seconds = perf_counter() - self._began
-        return (
-            f"{_TOLD} [cyan]{bar}[/cyan][dim]{rest}[/dim] {counted}, {seconds:.0f} s: "
-            f"[bold]{name}[/bold]"
-        )
+        return f"{_NOW}: {counted}, {seconds:.0f} s: [bold]{name}[/bold]"
 
 
 LINE = _Line()
