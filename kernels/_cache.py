@@ -41,6 +41,8 @@ from ._uninterrupted import uninterrupted
 
 config: Any = _numba_config  # its attributes come from the environment
 
+#: The variable that names a folder of somebody's `NUMBA_CACHE_DIR`, which is read and not written.
+_SHARED = "FEDEPM_FAST_KERNELS"
 _BESIDE_SOURCES = PACKAGE / "__pycache__" / "fedepm_fast"
 _FOLDERS_KEPT = 6
 _FOLDER_IN_USE_SECONDS = 3600.0
@@ -102,6 +104,10 @@ class _Store:
         # What was compiled when the package was installed serves, even read-only.
         if not config.CACHE_DIR and _BESIDE_SOURCES not in self.roots:
             self.roots.append(_BESIDE_SOURCES)
+        # Made for others, as an image of a container or the disk of a cluster has it.
+        shared = os.environ.get(_SHARED)
+        if shared:
+            self.roots.append(Path(shared) / "fedepm_fast")
 
     def read(self, folder: str, name: str) -> memoryview | None:
         for root in self.roots:

@@ -7,6 +7,7 @@ code, would else take one function for another.
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import hashlib
@@ -17,12 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core import extending
 from numba.core.caching import FunctionCache
+from numba.core.errors import TypingError
+from numba.core.registry import cpu_target
 
 from ._sources import source_digest
 
 #: Modules whose functions are told from others by their names.
 _KNOWN = ("builtins", "cmath", "math", "numba", "numpy", "operator")
 _KERNELS = __name__.removesuffix("_identity")
+_READS = "LOAD_GLOBAL", "LOAD_NAME"
 
 
 class StaleCode(TypeError):
@@ -69,7 +73,8 @@ def _function(function: Any, within: tuple[_Caller, ...]) -> Any:
         return ("caller", callers.index(function))
     within = (*within, _Caller(function, kept))
     names = sorted(_names(function.__code__))
-    read = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+    globals_ = function.__globals__
+    read = [(name, globals_[name]) for name in sorted(_read(function.__code__)) if name in globals_]
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     read += [(name, cell.cell_contents) for name, cell in cells]
     return (
@@ -82,6 +87,13 @@ def _function(function: Any, within: tuple[_Caller, ...]) -> Any:
 def _names(code: CodeType) -> set[str]:
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return set(code.co_names).union(*map(_names, inner))
+
+
+def _read(code: CodeType) -> set[str]:
+    """The names that are read of a module's globals: not those of attributes."""
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    own = {of.argval for of in dis.get_instructions(code) if of.opname in _READS}
+    return own.union(*map(_read, inner))
 
 
 def _code(code: CodeType, doc: str | None = None) -> Any:
@@ -118,7 +130,7 @@ def _value(name: str, value: Any, within: tuple[_Caller, ...], names: list[str])
         if home.startswith(_KERNELS) and not function.__closure__:
             return (kind, home, function.__qualname__, source_digest(home.removeprefix(_KERNELS)))
         if not intrinsic:
-            return (kind, *_options(value), _function(value, within))
+            return (kind, *_options(value), _function(value, within), *_overloads(value, within))
     if isinstance(value, functools.partial):  # what vectors are without compilation
         return (kind, *(_value(name, v, within, names) for v in (value.func, value.args)))
     if isinstance(value, ModuleType):
@@ -147,6 +159,22 @@ def _refuse_stale(called: Any, within: tuple[_Caller, ...]) -> None:
                 f"{called.__qualname__} of another file: Numba would not notice when that one "
                 "changes; leave out cache=True, the kernels are kept on disk anyway"
             )
+
+
+def _overloads(value: Any, within: tuple[_Caller, ...]) -> Any:
+    """What compiled code has in place of a Python function, by ``numba.extending.overload``."""
+    if extending.is_jitted(value):
+        return
+    context: Any = cpu_target.typing_context
+    context.refresh()
+    try:
+        kind = context.resolve_value_type(value)
+    except (TypingError, ValueError):  # nothing: Numba cannot call it
+        return
+    for template in getattr(kind, "templates", ()):
+        body = getattr(template, "_overload_func", None)
+        if body is not None:
+            yield _function(body, within)
 
 
 def _options(dispatcher: Any) -> Any:

@@ -237,6 +237,35 @@ def test_numba_cache_dir_is_respected(copy: Copy, tmp_path: Path) -> None:
     assert not copy.folders("caller")
 
 
+def test_code_that_was_made_for_others_is_read_and_never_written(
+    copy: Copy, tmp_path: Path
+) -> None:
+    made, own = tmp_path / "made", tmp_path / "own"
+    assert copy.run(ONE, NUMBA_CACHE_DIR=str(made)) == "7.0 ['apply']"
+    entries = {path: path.read_bytes() for path in made.rglob("*.jit")}
+    for path in (made, *made.rglob("*")):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    given = {"NUMBA_CACHE_DIR": str(own), "FEDEPM_FAST_KERNELS": str(made)}
+    assert copy.run(ONE, **given) == "7.0 []"
+    assert not list(own.rglob("*.jit"))
+    # What is not there, for other sources or another processor, is compiled and kept elsewhere.
+    copy.write("callee", CALLEE.replace("2.0", "5.0"))
+    assert copy.run(ONE, **given) == "16.0 ['apply']"
+    assert copy.run(ONE, NUMBA_CPU_NAME="generic", **given) == "16.0 ['apply']"
+    assert copy.run(ONE, **given) == "16.0 []"
+    assert len(list(own.rglob("apply-*.jit"))) == 2
+    assert {path: path.read_bytes() for path in made.rglob("*.jit")} == entries
+    # A damaged one, or none: compiled.
+    copy.write("callee", CALLEE)
+    (path,) = entries
+    path.chmod(0o600)
+    path.write_bytes(entries[path][:-1] + b"?")
+    assert copy.run(ONE, **given) == "7.0 ['apply']"
+    nowhere = given | {"FEDEPM_FAST_KERNELS": str(tmp_path / "nowhere")}
+    assert copy.run(ONE, **nowhere) == "7.0 []"
+    made.chmod(0o700)
+
+
 def test_nothing_writable_warns_once_and_works(copy: Copy) -> None:
     program = """
 import warnings

@@ -257,6 +257,39 @@ def test_a_hash_tells_functions_apart(monkeypatch):
         losses.pack(np.ones((1, 1)), [1.0], [1], **before.packing)
 
 
+def _scaled(factor):
+    """A function that Numba compiles something else for, and one that calls it."""
+
+    def scale(t):
+        return t
+
+    @numba.extending.overload(scale)
+    def _compiled(t):
+        return lambda t: FACTORS[factor] * t
+
+    return lambda t, y: scale(t) - y
+
+
+FACTORS = (1.0, 2.0)
+
+
+def test_a_hash_has_what_is_compiled_in_place_of_a_function(monkeypatch):
+    one = own_identity(_scaled(0))
+    assert one == own_identity(_scaled(0))
+    monkeypatch.setitem(globals(), "FACTORS", (1.0, 3.0))
+    assert one != own_identity(_scaled(0))
+
+
+def test_a_hash_takes_no_attribute_for_a_global(monkeypatch):
+    def of_size(t, y):
+        return t.size - y
+
+    monkeypatch.setitem(globals(), "size", object())  # which has no hash
+    assert own_identity(of_size) == own_identity(of_size)
+    with pytest.raises(TypeError, match="refers to size, of type object, which has no hash"):
+        own_identity(eval("lambda t, y: size - y", globals()))
+
+
 def test_a_store_keeps_losses_of_one_name_apart():
     data, algorithm = small_data(task="regression"), FedEPM(mu0=5.0)
     goals = [square(0.0), square(0.5)]
