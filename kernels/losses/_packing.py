@@ -8,9 +8,9 @@ from .._jit import device, kernel
 from .._parts import fill as fill_with
 from .._simd import (
     first_lanes,
-    gather,
-    iota,
+    lane,
     lanes,
+    load_each,
     load_partial,
     load_transposed,
     prefetch,
@@ -22,6 +22,7 @@ from .._simd import (
     subtract_bytes,
     transpose_bytes,
     transpose_floats,
+    with_lane,
 )
 
 #: Rows ahead of the present one that are asked for: in random order each is a miss. From far
@@ -90,6 +91,35 @@ def fill_blocks(
 
 
 @device
+def _place(rows, t):
+    return t if rows.size == 0 else rows[t]
+
+
+@device
+def _places(rows, first, last):
+    """Where the next rows are, the last one again where there are fewer."""
+    t1, t2, t3 = min(first + 1, last), min(first + 2, last), min(first + 3, last)
+    t4, t5 = min(first + 4, last), min(first + 5, last)
+    t6, t7 = min(first + 6, last), min(first + 7, last)
+    low = _place(rows, first), _place(rows, t1), _place(rows, t2), _place(rows, t3)
+    return low, (_place(rows, t4), _place(rows, t5), _place(rows, t6), _place(rows, t7))
+
+
+@device
+def _collected(table, places, words, k):
+    """The k-th words of rows, which `gather` would first have to take out of a vector."""
+    low, high = places
+    v = load_each(table, low[0] * words + k)
+    v = with_lane(v, 1, lane(load_each(table, low[1] * words + k), 0))
+    v = with_lane(v, 2, lane(load_each(table, low[2] * words + k), 0))
+    v = with_lane(v, 3, lane(load_each(table, low[3] * words + k), 0))
+    v = with_lane(v, 4, lane(load_each(table, high[0] * words + k), 0))
+    v = with_lane(v, 5, lane(load_each(table, high[1] * words + k), 0))
+    v = with_lane(v, 6, lane(load_each(table, high[2] * words + k), 0))
+    return with_lane(v, 7, lane(load_each(table, high[3] * words + k), 0))
+
+
+@device
 def _ask(table, words, row, labels, of_table):
     """Have a row brought, which may straddle two lines."""
     for j in range(0, words + _LINE - 1, _LINE):
@@ -112,21 +142,20 @@ def fill_narrow_blocks(
         last = first + sizes[i]
         for b in range(starts[i], starts[i + 1]):
             count = last - first
-            held, at = first_lanes(table, count), iota(rows) + first
+            held, at = first_lanes(table, count), _places(rows, first, last - 1)
             if not ordered:
                 for t in range(first + _AHEAD, min(first + _AHEAD + width, d)):
                     _ask(table, words, rows[t], labels, of_table)
-                at = load_partial(rows, first, count, 0)
-            else:
-                at = select(held, at, 0)
-            label = gather(labels, at if of_table else select(held, iota(rows) + first, 0))
+            label = load_partial(labels, first, 0 if of_table else count, 0.0)
+            if of_table:
+                label = _collected(labels, at, 1, 0)
             negative = splat(table, 0)
             if folds:
                 negative = select((label > 0.0) & held, ~zero, zero)
             else:
                 store_partial(targets, b * width, label, count)
             for k in range(words):
-                v = select(held, gather(table, at * words + k), zero)
+                v = select(held, _collected(table, at, words, k), zero)
                 if k < float_words:
                     v = transpose_floats(v ^ (negative & _SIGNS))
                 else:
