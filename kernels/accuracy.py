@@ -22,8 +22,7 @@ from ._simd import (
     splat,
 )
 from .losses._blocks import GROUP as BLOCKS
-from .losses._blocks import first_margins, scale_point
-from .losses._blocks import margins as block_margins
+from .losses._blocks import group_margins, scale_point
 from .losses._client_rows import ClientRows, aligned
 from .losses._packed import pack
 from .losses._rows import GROUP, _csr_margins, _dense_margins
@@ -129,7 +128,7 @@ def _counting(layout: str, classes: bool, folds: bool) -> Any:
 
 
 def _in_blocks(classes, folds, narrow):
-    margins_of = first_margins(narrow)
+    margins_of = group_margins(classes, narrow)
 
     @kernel
     def count_blocks(rows, points, work, out):
@@ -147,12 +146,7 @@ def _in_blocks(classes, folds, narrow):
                 while left > 0:
                     group = min(BLOCKS, starts[i + 1] - first)
                     size = min(left, group * width)
-                    numbers, origin = margins_of(
-                        blocks, first, group, columns, n, work, point, 0, room
-                    )
-                    for k in range(1, outputs):
-                        at = k * BLOCKS * width
-                        block_margins(numbers, origin, group, n, work, point + k * n, at)
+                    margins_of(blocks, first, group, columns, n, work, point, outputs, room)
                     if classes:
                         at = first * width
                         _tally_classes(work, BLOCKS * width, outputs, targets, at, size, out[t])

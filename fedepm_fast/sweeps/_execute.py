@@ -88,6 +88,8 @@ def execute_task(
     done: list[Done] = []
     for first in range(0, len(task), _BLOCK):
         block: list[tuple[Item, Outcome, float]] = []
+        for _, index, seed, trial in task[first : first + _BLOCK]:
+            _own.trials.draw(cells[index], seed, trial)
         for item in task[first : first + _BLOCK]:
             if stop is not None and stop.is_set():
                 break

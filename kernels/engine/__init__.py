@@ -144,6 +144,7 @@ _VIEWS = tuple(
     )
 )
 _HISTORY = view_of(new_history(0, 1))
+_GIVEN = *_VIEWS, _HISTORY
 _STAGE = types.boolean(ROWS, *_VIEWS, types.int64)
 
 
@@ -254,7 +255,7 @@ class Engine:
     ) -> None:
         self._rows = rows
         self._pointed = () if JIT_DISABLED else pointed(rows, batches=batches, weights=weights)
-        self._words: dict[int, tuple[Any, Any]] = {}
+        self._words: dict[int, tuple[Any, Any, int]] = {}
         evaluate = evaluate_kernel(objective_of(rows, weights))
         self._law = law
         self.stages = (select, aggregate, evaluate, local_round, upload_of(law))
@@ -293,46 +294,55 @@ class Engine:
                 return _run_loop(  # type: ignore[no-any-return]
                     *self.stages, self._rows.arrays, *arguments, history, tau, last
                 )
-        words = [
-            self._packed(k, view, value)
-            for k, (view, value) in enumerate(zip(_VIEWS, arguments, strict=True))
-        ]
         draws = settings.private or settings.noise_factor > 0.0
-        views = (
-            self._drawing if draws else self._pointed[0],
-            *words,
-            self._packed(len(words), _HISTORY, history),
-        )
-        stages = map(_pointer, self.stages)
-        return _loop()(  # type: ignore[no-any-return]
-            *stages, *(words.ctypes.data for words in views), tau, last
-        )
+        rows = self._drawing if draws else self._plain
+        addresses = [
+            self._address(k, view, value)
+            for k, (view, value) in enumerate(zip(_GIVEN, (*arguments, history), strict=True))
+        ]
+        return _loop()(*self._pointers, rows[1], *addresses, tau, last)  # type: ignore[no-any-return]
 
     @functools.cached_property
-    def _drawing(self) -> Any:
-        """The words of the rows for a run that draws noise: others compile no law."""
-        return ROWS.packed(Rows(*self._pointed[0].tolist())._replace(draw=draw_address(self._law)))
+    def _pointers(self) -> tuple[int, ...]:
+        return tuple(map(_pointer, self.stages))
 
-    def _packed(self, k: int, view: Any, value: Any) -> Any:
-        """The words of the k-th argument: those of the call before, if it was the same."""
+    @functools.cached_property
+    def _plain(self) -> tuple[Any, int]:
+        """The words of the rows, and their address."""
+        return self._pointed[0], self._pointed[0].ctypes.data
+
+    @functools.cached_property
+    def _drawing(self) -> tuple[Any, int]:
+        """The same for a run that draws noise: others compile no law."""
+        rows = Rows(*self._pointed[0].tolist())._replace(draw=draw_address(self._law))
+        words = ROWS.packed(rows)
+        return words, words.ctypes.data
+
+    def _address(self, k: int, view: Any, value: Any) -> int:
+        """Of the words of the k-th argument: those of the call before, if it was the same."""
         known = self._words.get(k)
         if known is None or known[0] is not value:
             known = self._words[k] = _shared(view, value)
-        return known[1]
+        return known[2]
 
 
 #: What this thread's last run was given, by view, and its words: the next may have it as well.
 _last = threading.local()
 
 
-def _shared(view: Any, value: Any) -> tuple[Any, Any]:
-    """A value and its words; those that small runs have in common are packed once."""
+def _shared(view: Any, value: Any) -> tuple[Any, Any, int]:
+    """A value, its words and their address; what small runs have in common is packed once."""
     if not _is_kept(value):
-        return value, view.packed(value)
+        return _packed(view, value)
     known = _last.__dict__.get(view)
     if known is None or known[0] is not value:
-        known = _last.__dict__[view] = value, view.packed(value)
+        known = _last.__dict__[view] = _packed(view, value)
     return known  # type: ignore[no-any-return]
+
+
+def _packed(view: Any, value: Any) -> tuple[Any, Any, int]:
+    words = view.packed(value)
+    return value, words, words.ctypes.data
 
 
 def _is_kept(value: Any) -> bool:

@@ -57,7 +57,7 @@ def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
     ``rows = (blocks, targets, starts, sizes, scale, constants)``, see `PackedRows`; or with
     `columns` before the last, see `NarrowRows`.
     """
-    first = first_margins(narrow)
+    margins_of = group_margins(loss.labels == "classes", narrow)
     step, settle, count_outputs = steps_of(loss)
     folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
 
@@ -96,9 +96,9 @@ def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
         total, product, factors = zero, zero, 0
         while block < stop:
             group = min(GROUP, stop - block)
-            numbers, origin = first(blocks, block, group, columns, n, work, point, 0, room)
-            for k in range(1, outputs):
-                margins(numbers, origin, group, n, work, point + k * n, k * stride)
+            numbers, origin = margins_of(
+                blocks, block, group, columns, n, work, point, outputs, room
+            )
             if block + group == end:
                 hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
             part, target = zero, splat(work, no_target)
@@ -130,31 +130,43 @@ def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
     return size, count, chunk
 
 
-def first_margins(narrow: bool) -> Any:
-    """``numbers, origin = f(blocks, block, group, columns, n, work, point, at, room)`` of a layout.
+def group_margins(several: bool, narrow: bool) -> Any:
+    """``numbers, origin = f(blocks, block, group, columns, n, work, point, outputs, room)``.
 
-    Dot products as `margins` gives them, of `group` blocks from `block` on, and where the numbers
-    of these blocks are: `narrow` ones are converted to `work` at `room`.
+    Dot products, as of `margins`, of the rows of `group` blocks with the points from `point` on,
+    the k-th ones to `work` from ``k * GROUP`` vectors on, if there are `several` outputs; and where
+    the numbers of these blocks are: `narrow` ones are converted to `work` at `room`.
     """
-    return _converted_margins if narrow else _plain_margins
+    first = _converted_margins if narrow else _plain_margins
+    if not several:
+        return first
+
+    @device
+    def every(blocks, block, group, columns, n, work, point, outputs, room):
+        numbers, origin = first(blocks, block, group, columns, n, work, point, outputs, room)
+        for k in range(1, outputs):
+            margins(numbers, origin, group, n, work, point + k * n, k * GROUP * lanes(work))
+        return numbers, origin
+
+    return every
 
 
 @device
-def _plain_margins(blocks, block, group, columns, n, work, point, at, room):
+def _plain_margins(blocks, block, group, columns, n, work, point, outputs, room):
     origin = block * (n * lanes(work))
-    margins(blocks, origin, group, n, work, point, at)
+    margins(blocks, origin, group, n, work, point, 0)
     return blocks, origin
 
 
 @device
-def _converted_margins(blocks, block, group, columns, n, work, point, at, room):
+def _converted_margins(blocks, block, group, columns, n, work, point, outputs, room):
     for part in range(0, lanes(work), piece_lanes(work)):
-        _convert(blocks, block, group, columns, work, point, at + part, part, room + part)
+        _convert(blocks, block, group, columns, work, point, part, room + part)
     return work, room
 
 
 @device
-def _convert(blocks, block, group, columns, work, point, at, part, room):
+def _convert(blocks, block, group, columns, work, point, part, room):
     """Margins and numbers of the rows of a piece, from lane `part` on."""
     width, n = lanes(work), columns.shape[0]
     each, size = blocks.shape[1] * width, n * width
@@ -189,7 +201,7 @@ def _convert(blocks, block, group, columns, work, point, at, part, room):
             store(work, to + 3 * size, v3)
             s0, s1, s2, s3 = fma(v0, x, s0), fma(v1, x, s1), fma(v2, x, s2), fma(v3, x, s3)
             to += width
-        k = at + b * width
+        k = part + b * width
         store(work, k, s0)
         store(work, k + width, s1)
         store(work, k + 2 * width, s2)

@@ -213,19 +213,24 @@ def filler(
 ) -> Callable[..., None]:
     """``fill(rows, labels, of_table, sizes, starts)`` as of `fill_blocks`, into these arrays."""
     if isinstance(table, NarrowTable):
-        source, words = table.rows, blocks.reshape(len(blocks), -1).view(np.uint64)
-        into: tuple[Any, ...] = folds, table.float_words, words, targets
-        fill = fill_narrow_blocks
-    else:
-        width = blocks.shape[2]
-        source = read_only(table)
-        into = folds, blocks, targets, aligned((width, whole(table.shape[1], dtype)), dtype)
-        fill = fill_blocks
+        words, source = table.float_words, table.rows
+        held, goals = (
+            array.view(np.uint64) for array in (blocks.reshape(len(blocks), -1), targets)
+        )
 
-    def filled(*given: Any) -> None:
-        fill(source, *given, *into)
+        def narrow(rows: Any, labels: Any, *given: Any) -> None:
+            fill_narrow_blocks(
+                source, rows, labels.view(np.uint64), *given, folds, words, held, goals
+            )
 
-    return filled
+        return narrow
+    width = blocks.shape[2]
+    memory = aligned((width, whole(table.shape[1], dtype)), dtype)
+
+    def wide(*given: Any) -> None:
+        fill_blocks(read_only(table), *given, folds, blocks, targets, memory)
+
+    return wide
 
 
 def _check_rows(rows: ArrayLike | None, d: int, sparse: bool, checked: bool) -> NDArray[np.int64]:

@@ -122,8 +122,11 @@ def _collected(table, places, words, k):
 @device
 def _ask(table, words, row, labels, of_table):
     """Have a row brought, which may straddle two lines."""
-    for j in range(0, words + _LINE - 1, _LINE):
-        prefetch(table, row * words + min(j, words - 1))
+    at = row * words
+    prefetch(table, at)
+    prefetch(table, at + (words - 1))
+    for j in range(_LINE, words - 1, _LINE):
+        prefetch(table, at + j)
     if of_table:
         prefetch(labels, row)
 
@@ -133,7 +136,7 @@ def fill_narrow_blocks(
     table, rows, labels, of_table, sizes, starts, folds, float_words,
     blocks, targets
 ):  # fmt: skip
-    """The same of a `NarrowTable`, whose ``rows`` are `table`; `blocks` are in words as well."""
+    """The same of a `NarrowTable`, whose ``rows`` are `table`; all numbers are words of 8 bytes."""
     words, width = table.shape[1], lanes(table)
     ordered, d = rows.size == 0, labels.size if rows.size == 0 else rows.size
     zero = splat(table, 0)
@@ -146,12 +149,12 @@ def fill_narrow_blocks(
             if not ordered:
                 for t in range(first + _AHEAD, min(first + _AHEAD + width, d)):
                     _ask(table, words, rows[t], labels, of_table)
-            label = load_partial(labels, first, 0 if of_table else count, 0.0)
+            label = load_partial(labels, first, 0 if of_table else count, 0)
             if of_table:
                 label = _collected(labels, at, 1, 0)
             negative = splat(table, 0)
             if folds:
-                negative = select((label > 0.0) & held, ~zero, zero)
+                negative = select((label << 1 > zero) & held, ~zero, zero)  # zeros have signs
             else:
                 store_partial(targets, b * width, label, count)
             for k in range(words):
