@@ -3,8 +3,8 @@
 There are two layouts, dense rows of many coordinates and compressed sparse rows. Both leave
 the entries as they are given; `targets` holds the labels, or the signs 1 - 2b.
 
-A group of rows is read twice, for the margins and for the gradient, the second time from the
-cache.
+Rows are read twice, for the margins and for the gradient, the second time from a cache: a few at a
+time. Losses are added up by larger groups.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .._simd import (
     load,
     load_partial,
     prefetch,
+    prefetch_second,
     splat,
     store,
     store_partial,
@@ -77,27 +78,30 @@ def _layout(loss: Loss, group_size: Any, margins: Any, add_gradient: Any) -> Any
         if want:
             gradient[:] = 0
         total, product, factors = zero, zero, 0
+        whole, together = group_size(rows)
         while first < stop:
-            group = min(group_size(rows), stop - first)
-            for k in range(outputs):
-                margins(rows, first, group, n, w, k * n, work, k * GROUP)
+            end = min(first + whole, stop)
             part = zero
-            for r in range(0, group, width):
-                target = load_partial(targets, first + r, group - r, no_target)
-                if folds:
-                    store(work, r, load(work, r) * target)
-                hide(work, r, GROUP, outputs, first_lanes(work, group - r), no_margin)
-                part, product = step(work, r, GROUP, outputs, target, parameter, part, product)
-                if folds:
-                    store(work, r, load(work, r) * target)
-                factors += 1
-            total += part
-            if factors >= _SETTLED or first + group == stop:
-                total, product, factors = settle(total, product), zero, 0
-            if want:
+            while first < end:
+                some = min(together, end - first)
                 for k in range(outputs):
-                    add_gradient(rows, first, group, n, work, k * GROUP, gradient, k * n)
-            first += group
+                    margins(rows, first, some, n, w, k * n, work, k * GROUP)
+                for r in range(0, some, width):
+                    target = load_partial(targets, first + r, some - r, no_target)
+                    if folds:
+                        store(work, r, load(work, r) * target)
+                    hide(work, r, GROUP, outputs, first_lanes(work, some - r), no_margin)
+                    part, product = step(work, r, GROUP, outputs, target, parameter, part, product)
+                    if folds:
+                        store(work, r, load(work, r) * target)
+                    factors += 1
+                if want:
+                    for k in range(outputs):
+                        add_gradient(rows, first, some, n, work, k * GROUP, gradient, k * n)
+                first += some
+            total += part
+            if factors >= _SETTLED or first == stop:
+                total, product, factors = settle(total, product), zero, 0
         return horizontal_sum(total)
 
     return size, count, chunk
@@ -105,13 +109,21 @@ def _layout(loss: Loss, group_size: Any, margins: Any, add_gradient: Any) -> Any
 
 # Dense rows -----------------------------------------------------------------------------
 
+#: Vectors of rows that are taken at a time, and how many further ones are asked for.
+_AT_A_TIME, _SOON = 400, 600
+
 
 @device
 def _dense_group(rows):
-    """Rows, a multiple of 8, that take a small part of a second-level cache, or 8."""
+    """Rows of a group, a multiple of 8, and how many of them at a time: whole vectors of margins.
+
+    A group takes a small part of a second-level cache or is of 8 rows, those taken at a time are in
+    the first-level one or as few as can be.
+    """
     features = rows[0]
-    entries = 2560 * lanes(features)
-    return min(max(entries // features.shape[1] // 8 * 8, 8), GROUP)
+    n, width = features.shape[1], lanes(features)
+    group = min(max(2560 * width // n // 8 * 8, 8), GROUP)
+    return group, max(_AT_A_TIME * width // n // width * width, width)
 
 
 @device
@@ -178,6 +190,9 @@ def _dense_gradient(rows, first, group, n, work, at, gradient, start):
     features = rows[0]
     width = lanes(gradient)
     whole = n // width * width
+    # While these rows come from a cache, half of later ones come from memory; the other half does,
+    # unasked, while their margins are computed, one row after the other.
+    soon = (first + group) * n + _SOON * width
     r = 0
     while r + 8 <= group:
         residuals = (
@@ -192,6 +207,9 @@ def _dense_gradient(rows, first, group, n, work, at, gradient, start):
         )
         k = (first + r) * n
         for j in range(0, whole, width):
+            for _ in range(4):
+                prefetch_second(features, soon)
+                soon += width
             part = _combine_eight(_load_eight(features, k + j, n), residuals)
             store(gradient, start + j, load(gradient, start + j) + part)
         if whole < n:
@@ -220,7 +238,7 @@ _ONE, _TWO, _FEW = np.uint64(1), np.uint64(2), np.uint64(8)
 
 @device
 def _csr_group(rows):
-    return GROUP
+    return GROUP, GROUP
 
 
 #: Entries ahead that are asked for.
