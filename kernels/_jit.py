@@ -87,6 +87,20 @@ def large_device(function: Callable[..., Any]) -> Any:
     return _inlined(function, OptimisedCompiler)
 
 
+def chosen_device(choose: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Like `device`, for a function that is one of some: `choose`, of the arguments' types, says
+    which, and no other is compiled. What is decorated says it to Python, of the arguments."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        helper = device(function)
+        if not JIT_DISABLED:
+            helper.get_call_template = lambda args, kws: choose(*args).get_call_template(args, kws)
+            helper.get_overload = lambda args: choose(*args).get_overload(args)
+        return helper
+
+    return decorate
+
+
 class _Helper(CPUDispatcher):
     """A function of which there is no machine code to call."""
 

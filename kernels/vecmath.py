@@ -14,13 +14,14 @@ subnormal results included, rounded up, for float32 and float64, with and withou
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._boundary import as_floats, output
-from ._jit import device, kernel, warms
+from ._jit import chosen_device, device, kernel, warms
 from ._simd import (
     absolute,
     copysign,
@@ -40,6 +41,22 @@ from ._simd import (
     store_partial,
     to_bits,
 )
+
+
+def _by_lanes(eight: Any, more: Any) -> Any:
+    """A function of vectors that is one for eight numbers, of float64, and another for more."""
+
+    def decorate(named: Any) -> Any:
+        @functools.wraps(named)
+        def function(*vectors):
+            return (eight if lanes(vectors[0]) == 8 else more)(*vectors)
+
+        return chosen_device(
+            lambda vector, *_: eight if getattr(vector, "lanes", 8) == 8 else more
+        )(function)
+
+    return decorate
+
 
 _LOG2_E = 1.4426950408889634
 # log 2 in two parts, the first short enough for its products with exponents to be exact.
@@ -99,16 +116,14 @@ def _exp32(x):
     return scale_by_power((fma(r * r, q, -low) + high) + 1.0, n)
 
 
-@device
+@_by_lanes(_exp64, _exp32)
 def vector_exp(x):
     """e**x of a vector; see `exp`."""
-    return _exp64(x) if lanes(x) == 8 else _exp32(x)
 
 
-@device
+@_by_lanes(_exp_negative64, _exp32)
 def vector_exp_negative(x):
     """e**x of a vector of numbers up to 0, or NaN: quicker, to 1.1 units of the last place."""
-    return _exp_negative64(x) if lanes(x) == 8 else _exp32(x)
 
 
 # ---------------------------------------------------------------------------------
@@ -188,44 +203,74 @@ def _log_domain(x, result):
 
 
 @device
-def vector_log(x):
-    """Natural logarithm of a vector; see `log`."""
-    if lanes(x) == 8:
-        small = x < 2.0**-1022
-        k, m = _split64(select(small, x * 2.0**54, x))
-        result = _log_parts64(m - 1.0, k - select(small, splat(x, 54.0), 0.0))
-    else:
-        small = x < 2.0**-126
-        k, m = _split32(select(small, x * 2.0**25, x))
-        result = _log_parts32(m - 1.0, k - select(small, splat(x, 25.0), 0.0))
-    return _log_domain(x, result)
+def _log64(x):
+    small = x < 2.0**-1022
+    k, m = _split64(select(small, x * 2.0**54, x))
+    return _log_domain(x, _log_parts64(m - 1.0, k - select(small, splat(x, 54.0), 0.0)))
 
 
 @device
-def vector_log_normal(x):
-    """`vector_log` of numbers that are known to be positive, normal and finite."""
-    if lanes(x) == 8:
-        k, m = _split64(x)
-        return _log_parts64(m - 1.0, k)
+def _log32(x):
+    small = x < 2.0**-126
+    k, m = _split32(select(small, x * 2.0**25, x))
+    return _log_domain(x, _log_parts32(m - 1.0, k - select(small, splat(x, 25.0), 0.0)))
+
+
+@device
+def _log_normal64(x):
+    k, m = _split64(x)
+    return _log_parts64(m - 1.0, k)
+
+
+@device
+def _log_normal32(x):
     k, m = _split32(x)
     return _log_parts32(m - 1.0, k)
 
 
 @device
+def _lost(x, u):
+    """What is lost of u = 1 + x to rounding: 1 + x = u + lost, exactly."""
+    rounded_x = u - 1.0
+    return (1.0 - (u - rounded_x)) + (x - rounded_x)
+
+
+@device
+def _log1p64(x):
+    u = x + 1.0
+    k, m = _split64(u)
+    lost = _lost(x, u) * from_bits(to_bits(m) - to_bits(u) + _ONE)
+    result = _log_parts64(m - 1.0 + select(x < 2.0**60, lost, 0.0), k)
+    return copysign(_log_domain(u, result), x)  # which also keeps -0
+
+
+@device
+def _log1p32(x):
+    u = x + 1.0
+    k, m = _split32(u)
+    lost = _lost(x, u) * from_bits(to_bits(m) - to_bits(u) + _ONE_32)
+    result = _log_parts32(m - 1.0 + select(x < 2.0**30, lost, 0.0), k)
+    return copysign(_log_domain(u, result), x)
+
+
+@_by_lanes(_log64, _log32)
+def vector_log(x):
+    """Natural logarithm of a vector; see `log`."""
+
+
+@_by_lanes(_log_normal64, _log_normal32)
+def vector_log_normal(x):
+    """`vector_log` of numbers that are known to be positive, normal and finite."""
+
+
+@_by_lanes(_log1p64, _log1p32)
 def vector_log1p(x):
     """log(1 + x) of a vector; see `log1p`."""
-    u = x + 1.0
-    rounded_x = u - 1.0
-    lost = (1.0 - (u - rounded_x)) + (x - rounded_x)  # 1 + x = u + lost, exactly
-    if lanes(x) == 8:
-        k, m = _split64(u)
-        lost *= from_bits(to_bits(m) - to_bits(u) + _ONE)
-        result = _log_parts64(m - 1.0 + select(x < 2.0**60, lost, 0.0), k)
-    else:
-        k, m = _split32(u)
-        lost *= from_bits(to_bits(m) - to_bits(u) + _ONE_32)
-        result = _log_parts32(m - 1.0 + select(x < 2.0**30, lost, 0.0), k)
-    return copysign(_log_domain(u, result), x)  # which also keeps -0
+
+
+@_by_lanes(_log_parts64, _log_parts32)
+def _log_parts(f, k):
+    """log(1 + f) + k log 2, for 1 + f near 1."""
 
 
 # ---------------------------------------------------------------------------------
@@ -246,7 +291,7 @@ def vector_log1p_unit(x):
     large = x > 0.41421356237309503
     f = select(large, 0.5 * (x - 1.0), x)  # 1 + x is 1 + f or 2 (1 + f), exactly
     k = select(large, splat(x, 1.0), 0.0)
-    return _log_parts64(f, k) if lanes(x) == 8 else _log_parts32(f, k)
+    return _log_parts(f, k)
 
 
 @device
