@@ -50,6 +50,7 @@ from ._lanes import (
     horizontal_sum,
     interleave,
     load_transposed,
+    minimum_where,
     nan_where,
     select,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "load_transposed",
     "maximum",
     "minimum",
+    "minimum_where",
     "multiply_wide",
     "nan_where",
     "narrow",

@@ -280,6 +280,10 @@ def counts_from(like):
     return splat(like, 2.0 ** np.finfo(_dtype(like)).nmant)
 
 
+def minimum_where(mask, a, b):
+    return select(mask, minimum(a, b), b)
+
+
 def nan_where(mask, a):
     return select(mask, np.nan, a)
 

@@ -45,11 +45,15 @@ from .._simd import (
 from ._limits import LARGEST_C, c_matters, overflow_scale
 from ._network import LARGEST, network_ens
 from ._passes import (
+    NOTHING_AHEAD,
     TOGETHER,
+    columns_ahead,
     copy_narrow,
     copy_together,
     copy_transposed,
+    log2_panel,
     place,
+    rows_ahead,
     statistics,
 )
 from ._select import solve
@@ -60,10 +64,10 @@ PARALLEL_FROM = 400_000
 MOST_SINGLE = 1 << 24
 #: Numbers of float32 that are float64 at a time: they fit in caches, and hide a call from Python.
 _DOUBLES = 1 << 19
-#: Groups ahead of the present one that are prefetched: with few clients a group is
-#: soon done, with many it is long in the caches.
-AHEAD_FEW, AHEAD_MANY, MANY = 4, 2, 256
+#: Groups ahead of the present one that a network asks for.
 AHEAD_NETWORK = 16
+#: Of more rows that lie alike the second cache has no room for any ahead.
+FEW_ALIKE = 512
 #: Rows whose distance is a multiple of a page, or within two lines of one of a way of the second
 #: cache, lie alike; the latter is slow from so many on.
 _PAGE, _WAY, _NEAR, _MANY_ALIKE = 1 << 12, 1 << 17, 128, 64
@@ -101,21 +105,22 @@ def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer
     finite, narrow = True, n < width
     # What comes in another order is brought into the buffer, and read there.
     part = piece_lanes(z)
-    rows, stride, apart, step = flat_view(z), n, part, n
+    rows, stride, apart = flat_view(z), n, part
     if narrow or transposed:
-        rows, stride, apart, step = flat_view(buffer), part, m * part, 0 if narrow else width
+        rows, stride, apart = flat_view(buffer), part, m * part
     many = TOGETHER * width
     brought = -many  # the first coordinate in the block
     if block is not None and block.size > 0:
-        rows, stride, apart, step = flat_view(block), many, part, 0
+        rows, stride, apart = flat_view(block), many, part
+    log2 = log2_panel(m, n, width)
     for group in range(first, last):
         # The last group overlaps the one before, rather than being a case of its own.
         j = min(group * width, n - width)
-        ahead = min((group + (AHEAD_FEW if m < MANY else AHEAD_MANY)) * width, n - width)
-        start, where = j, ahead
+        start, ahead = j, rows_ahead(group, m, n, width, log2)
         if narrow or transposed:
-            start, where = 0, ahead * m
+            start, ahead = 0, columns_ahead(j, m, width)
             if narrow:
+                ahead = NOTHING_AHEAD
                 _copy_narrow(z, transposed, n, m, buffer)
             else:
                 copy_transposed(z, j, m, buffer)
@@ -124,9 +129,13 @@ def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer
                 brought = min(j, n - many)
                 copy_together(z, brought, n, m, block)
             start = j - brought
-        mean, deviation = statistics(rows, start, stride, apart, m, weights, total, buffer)
+            if m > FEW_ALIKE:
+                ahead = NOTHING_AHEAD
+        mean, deviation, ahead = statistics(
+            rows, start, stride, apart, m, weights, total, buffer, z, ahead
+        )
         finite &= all_true(absolute(mean) < splat(mean, np.inf))
-        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, where, step)
+        w = solve(buffer, m, weights, total, smallest, c, mean, deviation, z, ahead)
         if narrow:
             store_partial(out, 0, w, n)
         else:
@@ -259,7 +268,7 @@ def ens(
     if n == 0:
         return out
     largest = LARGEST_C[z.itemsize]
-    if z.dtype == np.float32 and (weights is not None or m > MOST_SINGLE):
+    if (weights is not None or m > MOST_SINGLE) and z.dtype == np.float32:
         # Sums of weights must tell neighbouring ranks apart, which float32 cannot.
         _by_doubles(z, c, axis, weights, out, count)
     elif not _run(z, c if c < largest else largest, axis, weights, out, count) or c > largest:
@@ -288,12 +297,18 @@ def _run(z: Any, c: float, axis: int, weights: Any, out: Any, count: int) -> boo
             room += m * TOGETHER * width
     if count == 1 or z.size < PARALLEL_FROM or n < 2 * width:
         return bool(solve_groups(*given, 0, groups, out, np.empty(room, z.dtype)))
-    # Blocks of the same boundaries whatever the number of threads; a few for each.
-    blocks = min(4 * count, n // width)
+    return _run_blocks(solve_groups, given, groups, out, room, count)
+
+
+def _run_blocks(
+    solve_groups: Any, given: tuple[Any, ...], groups: int, out: Any, room: int, count: int
+) -> bool:
+    """The same by so many threads, in a few blocks for each, of at least a group."""
+    blocks = min(4 * count, out.size * out.itemsize // 64)
 
     def block(k: int) -> Any:
         first, last = k * groups // blocks, (k + 1) * groups // blocks
-        return solve_groups(*given, first, last, out, np.empty(room, z.dtype))
+        return solve_groups(*given, first, last, out, np.empty(room, out.dtype))
 
     return all(shared(block, blocks, count))
 

@@ -12,7 +12,7 @@ from .. import _boundary as boundary
 from .._jit import kernel, warms
 from .._simd import lanes, load, maximum, minimum, piece_lanes, store
 from ._limits import LARGEST_C, c_matters, overflow_scale
-from ._passes import compensated, window
+from ._passes import NOTHING_AHEAD, compensated, window
 from ._search import EnsSearch, quiet
 
 Array = NDArray[np.float64]
@@ -54,7 +54,8 @@ def _add_window(z, weights, point, above, below, next_above):
     width = lanes(z)
     whole = n - n % width
     for j in range(0, whole, width):
-        count, low, high = window(z, j, n, piece_lanes(z), m, weights, load(point, j), z, 0, 0)
+        t = load(point, j)
+        count, low, high, _ = window(z, j, n, piece_lanes(z), m, weights, t, z, NOTHING_AHEAD)
         store(above, j, load(above, j) + count)
         store(below, j, maximum(low, load(below, j)))
         store(next_above, j, minimum(high, load(next_above, j)))

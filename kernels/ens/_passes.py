@@ -18,12 +18,12 @@ from .._simd import (
     load_transposed,
     maximum,
     minimum,
+    minimum_where,
     nan_where,
     piece,
     piece_lanes,
     pieces,
     prefetch_second,
-    select,
     splat,
     sqrt,
     store_aligned,
@@ -34,8 +34,11 @@ from ._network import UNROLL
 
 #: Rows summed directly; sums of such blocks are added with compensation.
 BLOCK = 64
-#: Passes during which a later group is asked for: all of it at once would wait for memory.
-PASSES = 2
+#: Rows ahead that are left to be asked for: none.
+NOTHING_AHEAD = (0, 0, 0, 1)
+#: Cache lines of a panel at most, of which the second cache holds two and the buffer, and of each
+#: of its rows, as a power of two: a page is found once for all of these, and memory is faster.
+PANEL_LINES, LOG2_ROW_LINES = 1 << 12, 3
 #: Groups that are brought together where rows lie alike, and how many such blocks ahead are
 #: asked for.
 TOGETHER, BLOCKS_AHEAD = 4, 3
@@ -50,8 +53,8 @@ def compensated(total, lost, term):
 
 
 @device
-def statistics(z, start, stride, apart, m, weights, weight, buffer):
-    """Mean and deviation of m rows of a group of coordinates.
+def statistics(z, start, stride, apart, m, weights, weight, buffer, source, ahead):
+    """Mean and deviation of m rows of a group of coordinates, and what is left `ahead`; see `_ask`.
 
     Piece k of row i is at flat index ``start + i*stride + k*apart`` of z. The rows are copied to
     `buffer`, a piece of all rows after the other, which may be where they are. The order of the
@@ -73,6 +76,7 @@ def statistics(z, start, stride, apart, m, weights, weight, buffer):
             s1, q1 = _add_row(s1, q1, v1, weights, i + 1, m, buffer)
             s2, q0 = _add_row(s2, q0, v2, weights, i + 2, m, buffer)
             s3, q1 = _add_row(s3, q1, v3, weights, i + 3, m, buffer)
+            ahead = _ask(source, ahead, i, 1)
             i += UNROLL
         while i < stop:
             v0 = load_pieces(z, start + i * stride, apart)
@@ -83,7 +87,7 @@ def statistics(z, start, stride, apart, m, weights, weight, buffer):
     w = splat(total, weight)
     mean = (total + lost) / w
     # Good enough for a first guess, which is all it is for.
-    return mean, sqrt(maximum(squares / w - mean * mean, zero))
+    return mean, sqrt(maximum(squares / w - mean * mean, zero)), ahead
 
 
 @device
@@ -156,25 +160,17 @@ def _four(z, k, stride, like):
 
 
 @device
-def count_above(buffer, m, weights, t, source, where, step):
-    """The weight above t of the buffer's m rows, per lane.
-
-    Unless `step` is 0, some rows of a later group, at ``where + i*step`` of the array `source`,
-    are asked for meanwhile: memory would be idle here. They go to the second cache, because the
-    first is too small to hold them until they are needed, and rows that lie alike would drive
-    each other out.
-    """
+def count_above(buffer, m, weights, t, source, ahead):
+    """The weight above t of the buffer's m rows, per lane, and what is left `ahead`."""
     above = t
     for k in range(pieces(t)):
-        asked = where + _first_asked(k, m, t) * step
-        further = step if k < _asking(t) else 0
-        part = _count_above(buffer, k, m, weights, piece(t, k), source, asked, further)
+        part, ahead = _count_above(buffer, k, m, weights, piece(t, k), source, ahead)
         above = with_piece(above, k, part)
-    return above
+    return above, ahead
 
 
 @device
-def _count_above(buffer, k, m, weights, t, source, where, step):
+def _count_above(buffer, k, m, weights, t, source, ahead):
     """The same of piece `k`, whose sums stay in registers."""
     width = lanes(t)
     n0 = n1 = n2 = n3 = _nothing(t, weights)
@@ -185,35 +181,36 @@ def _count_above(buffer, k, m, weights, t, source, where, step):
         n1 = _add_above(n1, v1 > t, weights, i + 1)
         n2 = _add_above(n2, v2 > t, weights, i + 2)
         n3 = _add_above(n3, v3 > t, weights, i + 3)
-        where = _ask(source, where, step)
+        if k == 0:
+            ahead = _ask(source, ahead, i, 1)
         i += UNROLL
     while i < m:
         n0 = _add_above(n0, load_as(buffer, (k * m + i) * width, t) > t, weights, i)
         i += 1
-    return _sum(n0, n1, n2, n3, weights)
+    return _sum(n0, n1, n2, n3, weights), ahead
 
 
 @device
-def window(z, start, stride, apart, m, weights, t, source, where, step):
+def window(z, start, stride, apart, m, weights, t, source, ahead):
     """The weight above t, the largest number <= t and the smallest > t, per lane.
 
-    Piece k of row i of the m rows is at flat index ``start + i*stride + k*apart`` of z. What is
-    asked for meanwhile is as in `count_above`.
+    Piece k of row i of the m rows is at flat index ``start + i*stride + k*apart`` of z. Last comes
+    what is left `ahead`.
     """
     above = below = next_above = t
     for k in range(pieces(t)):
-        first, t_k = start + k * apart, piece(t, k)
-        asked = where + _first_asked(k, m, t) * step
-        further = step if k < _asking(t) else 0
-        weight, low, high = _window(z, first, stride, m, weights, t_k, source, asked, further)
+        first = start + k * apart
+        weight, low, high, ahead = _window(
+            z, first, k, stride, m, weights, piece(t, k), source, ahead
+        )
         above, below = with_piece(above, k, weight), with_piece(below, k, low)
         next_above = with_piece(next_above, k, high)
-    return above, below, next_above
+    return above, below, next_above, ahead
 
 
 @device
-def _window(z, start, stride, m, weights, t, source, where, step):
-    """The same of a piece, whose sums stay in registers."""
+def _window(z, start, k, stride, m, weights, t, source, ahead):
+    """The same of piece `k`, whose sums stay in registers."""
     n0 = n1 = n2 = n3 = _nothing(t, weights)
     w0 = w1 = splat(t, -np.inf), splat(t, np.inf)
     i = 0
@@ -224,48 +221,72 @@ def _window(z, start, stride, m, weights, t, source, where, step):
         w0, w1 = _see(w0, v0, k0), _see(w1, v1, k1)
         n2, n3 = _add_above(n2, k2, weights, i + 2), _add_above(n3, k3, weights, i + 3)
         w0, w1 = _see(w0, v2, k2), _see(w1, v3, k3)
-        where = _ask(source, where, step)
+        if k == 0:
+            ahead = _ask(source, ahead, i, 2)
         i += UNROLL
     while i < m:
         v0 = load_as(z, start + i * stride, t)
         k0 = v0 > t
         n0, w0 = _add_above(n0, k0, weights, i), _see(w0, v0, k0)
         i += 1
-    return _sum(n0, n1, n2, n3, weights), maximum(w0[0], w1[0]), minimum(w0[1], w1[1])
+    low, high = maximum(w0[0], w1[0]), minimum(w0[1], w1[1])
+    return _sum(n0, n1, n2, n3, weights), low, high, ahead
 
 
 @device
-def _asking(like):
-    """Pieces during which something is asked for: no more than leave each a row at a time."""
-    return min(pieces(like), UNROLL // PASSES)
+def log2_panel(m, n, width):
+    """How many groups of coordinates make a panel, as a power of two."""
+    log2 = LOG2_ROW_LINES
+    while log2 > 0 and (m << log2 > PANEL_LINES or width << log2 > n):
+        log2 -= 1
+    return log2
 
 
 @device
-def _first_asked(k, m, like):
-    """How many of the rows ahead were asked for before piece `k`, of this pass."""
-    return k * (m // (PASSES * _asking(like)))
+def rows_ahead(group, m, n, width, log2):
+    """What of the next panel is asked for during a group: an equal share of its rows.
+
+    One vector further on, for a vector may reach into a second line.
+    """
+    groups = 1 << log2
+    k = group & (groups - 1)
+    column = (group - k + groups + 1) * width
+    if column >= n:
+        return NOTHING_AHEAD
+    return column + (k * m >> log2) * n, column + ((k + 1) * m >> log2) * n, n, groups
 
 
 @device
-def after_pass(where, step, m, passes):
-    """Index and step of the rows ahead that are left to be asked for after so many passes."""
-    return where + m // PASSES * step, step if passes < PASSES else 0
+def columns_ahead(j, m, width):
+    """The same where coordinates j, j+1, ... hold their m numbers side by side."""
+    where = (j + TOGETHER * width) * m
+    return where, where + m * width, 2 * width, 2
 
 
 @device
-def _ask(source, where, step):
-    """Ask for some of the rows ahead; the index of the row behind them."""
-    if step > 0:
-        for _ in range(UNROLL // (PASSES * _asking(source))):
-            prefetch_second(source, where)
-            where += step
-    return where
+def _ask(source, ahead, i, rows):
+    """Ask for so many of the rows `ahead` if it is time for it at row i; what is left of them.
+
+    They are (where the next one is in the flat array `source`, where they end, their distance, the
+    lines of each). A pass over rows asks for a fourth of the group's share, a window for half, or
+    memory would be idle at times, and the passes wait for it at others. The lines go to the second
+    cache: the first is too small to hold them until they are needed, and rows that lie alike would
+    drive each other out.
+    """
+    where, end, step, lines = ahead
+    if i & (UNROLL * lines - 1) == 0:
+        for _ in range(rows):
+            if where < end:
+                for k in range(lines):
+                    prefetch_second(source, where + k * lanes(source))
+                where += step
+    return where, end, step, lines
 
 
 @device
 def _see(seen, v, higher):
     """Neighbours of t, below and above, with v among what was seen."""
-    return maximum(nan_where(higher, v), seen[0]), minimum(select(higher, v, np.inf), seen[1])
+    return maximum(nan_where(higher, v), seen[0]), minimum_where(higher, v, seen[1])
 
 
 @device

@@ -36,7 +36,7 @@ from .._simd import (
     with_piece,
 )
 from ._network import network_ens
-from ._passes import after_pass, count_above, window
+from ._passes import count_above, window
 
 #: Density of a standard normal variable at its mean, of which F's slope is estimated.
 DENSITY = 0.4
@@ -73,13 +73,12 @@ def _ordered(bits):
 
 
 @device
-def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, where, step):
+def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, ahead):
     """ENS of the buffer's columns.
 
     Parameters: the buffer's m rows, the clients' weights or None, their total and smallest,
-    c = lam/eta, and the columns' mean and deviation. Rows of a later group, at ``where +
-    i*step`` of the array `source`, are asked for on the way. A lane whose mean is not finite
-    returns that mean.
+    c = lam/eta, and the columns' mean and deviation. On the way it is asked for what is left
+    `ahead` in the array `source`. A lane whose mean is not finite returns that mean.
     """
     width = piece_lanes(buffer)
     zero, inf = splat(buffer, 0.0), splat(buffer, np.inf)
@@ -96,14 +95,14 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
         counted = counts > 0
         if counted:
             counts -= 1
-            above_t = count_above(buffer, m, weights, t, source, where, step)
+            above_t, ahead = count_above(buffer, m, weights, t, source, ahead)
             f_below = f_above = t - fma(fma(splat(buffer, 2.0), above_t, -total), unit, mean)
             below = above = t
             too_high = f_below > 0.0
         else:
             counts = more
-            above_t, below, above = window(
-                buffer, 0, width, m * width, m, weights, t, source, where, step
+            above_t, below, above, ahead = window(
+                buffer, 0, width, m * width, m, weights, t, source, ahead
             )
             excess = fma(splat(buffer, 2.0), above_t, -total)
             u = fma(excess, unit, mean)
@@ -126,7 +125,6 @@ def solve(buffer, m, weights, weight, smallest, c, mean, deviation, source, wher
             break
         t, way, one = _next_point(bracket, too_high, counted, slope, rank, turn, done)
         turn += 1
-        where, step = after_pass(where, step, m, turn)
         if all_true(~(way > NEAR * one) | done):
             counts = 0
         elif turn == FIRST_COUNTS and not all_true(~(way > far * one) | done):

@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedepm_fast.kernels import _jit
 from fedepm_fast.kernels import ens as module
+from fedepm_fast.kernels.ens import _passes as passes
 from fedepm_fast.kernels.ens import ens, ens_buffer, ens_columns, group_size
 from fedepm_fast.kernels.ens_blocks import EnsSearch, ens_blocks
 from fedepm_fast.reference import ens as reference
@@ -191,6 +192,45 @@ def test_rows_that_lie_alike(m, row, offset, alike, dtype, rng, monkeypatch):
         np.testing.assert_array_equal(w, other)
     np.testing.assert_array_equal(ens(Z, c, threads=2), w)
     assert error(w[:few], reference(Z[:, :few], c), Z[:, :few]) <= 10 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("width", [8, 16])
+@pytest.mark.parametrize("m", [1, 3, 33, 100, 512, 513, 1000, 1025, 2049, 5000])
+def test_what_is_asked_for_ahead(m, width):
+    """Every row of the next panel is asked for once, while the groups of this one are solved."""
+    log2_panel, rows_ahead = (
+        getattr(f, "py_func", f) for f in (passes.log2_panel, passes.rows_ahead)
+    )
+    n = 40 * width + 3
+    log2 = log2_panel(m, n, width)
+    groups = 1 << log2
+    assert groups == 1 or m * groups <= passes.PANEL_LINES
+    for panel in range(2):
+        asked = []
+        for group in range(panel * groups, (panel + 1) * groups):
+            where, end, step, lines = rows_ahead(group, m, n, width, log2)
+            assert (step, lines) == (n, groups)
+            asked += range(where, end, step)
+        first = ((panel + 1) * groups + 1) * width
+        assert asked == [first + i * n for i in range(m)]
+    assert rows_ahead(40, m, n, width, log2) == passes.NOTHING_AHEAD
+    assert log2_panel(m, width - 1, width) == 0
+
+
+@pytest.mark.parametrize(("m", "n"), [(40, 700), (600, 300), (1100, 150), (2100, 90)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_panels(m, n, dtype, rng):
+    """The bits do not depend on how much of a row is asked for at a time."""
+    if FEW:
+        m, n = m // 10, n // 10
+    Z = rng.standard_cauchy((m, n)).astype(dtype)
+    for c in (1e-3, 0.5, 1e3):
+        for weights in (None, rng.uniform(1, 2, m)):
+            w = ens(Z, c, weights=weights)
+            other = ens(np.ascontiguousarray(Z.T), c, axis=1, weights=weights)
+            np.testing.assert_array_equal(w, other)
+            each = [ens(Z[:, j : j + 1], c, weights=weights)[0] for j in (0, n // 2, n - 1)]
+            np.testing.assert_array_equal(w[[0, n // 2, n - 1]], each)
 
 
 def test_strided_integer_and_readonly_input(rng):

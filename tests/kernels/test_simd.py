@@ -384,6 +384,7 @@ def _in_pieces(x: Any, apart: int, out: Any, memory: Any, count: Any) -> None:
     simd.store(out, 4 * width, n - simd.counts_from(x))
     simd.store(out, 5 * width, simd.maximum(simd.nan_where(high, v), simd.splat(v, 0.25)))
     simd.store(out, 6 * width, simd.nan_where(high, v))
+    simd.store(out, 7 * width, simd.minimum_where(high, v, simd.splat(v, 0.75)))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -393,7 +394,7 @@ def test_pieces_counts_and_nan(dtype: Any, rng: np.random.Generator) -> None:
     apart, count = 3 * width, np.zeros(1, np.int64)
     memory = np.zeros(4 * apart + 64, dtype)
     memory = memory[-memory.ctypes.data % 64 // memory.itemsize :]
-    out = np.full((7, width), 8.0, dtype)
+    out = np.full((8, width), 8.0, dtype)
     _in_pieces(x, apart, out, memory, count)
     every = int(count[0])
     assert every in (1, 2, 4)
@@ -407,6 +408,7 @@ def test_pieces_counts_and_nan(dtype: Any, rng: np.random.Generator) -> None:
         (x > 0).astype(dtype) + (x > 0.5),
         np.where((x > 0.5) | (x < 0.25), dtype(0.25), x),
         np.where(x > 0.5, dtype(np.nan), x),
+        np.where((x > 0.5) & (x < 0.75), x, dtype(0.75)),
     ]
     for k, (row, values) in enumerate(zip(out, expected, strict=True)):
         assert_same(row, values, k)
