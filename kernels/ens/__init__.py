@@ -51,9 +51,9 @@ from ._passes import (
     copy_narrow,
     copy_together,
     copy_transposed,
+    lines_ahead,
     log2_panel,
     place,
-    rows_ahead,
     statistics,
 )
 from ._select import solve
@@ -116,7 +116,7 @@ def _groups(z, c, weights, total, smallest, transposed, first, last, out, buffer
     for group in range(first, last):
         # The last group overlaps the one before, rather than being a case of its own.
         j = min(group * width, n - width)
-        start, ahead = j, rows_ahead(group, m, n, width, log2)
+        start, ahead = j, lines_ahead(group, m, n, width, log2)
         if narrow or transposed:
             start, ahead = 0, columns_ahead(j, m, width)
             if narrow:

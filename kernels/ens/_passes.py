@@ -34,8 +34,8 @@ from ._network import UNROLL
 
 #: Rows summed directly; sums of such blocks are added with compensation.
 BLOCK = 64
-#: Rows ahead that are left to be asked for: none.
-NOTHING_AHEAD = (0, 0, 0, 1)
+#: What is left to be asked for ahead: nothing.
+NOTHING_AHEAD = (0, 0, 0, 0, 0)
 #: Cache lines of a panel at most, of which the second cache holds two and the buffer, and of each
 #: of its rows, as a power of two: a page is found once for all of these, and memory is faster.
 PANEL_LINES, LOG2_ROW_LINES = 1 << 12, 3
@@ -76,7 +76,7 @@ def statistics(z, start, stride, apart, m, weights, weight, buffer, source, ahea
             s1, q1 = _add_row(s1, q1, v1, weights, i + 1, m, buffer)
             s2, q0 = _add_row(s2, q0, v2, weights, i + 2, m, buffer)
             s3, q1 = _add_row(s3, q1, v3, weights, i + 3, m, buffer)
-            ahead = _ask(source, ahead, i, 1)
+            ahead = _ask(source, ahead)
             i += UNROLL
         while i < stop:
             v0 = load_pieces(z, start + i * stride, apart)
@@ -182,7 +182,7 @@ def _count_above(buffer, k, m, weights, t, source, ahead):
         n2 = _add_above(n2, v2 > t, weights, i + 2)
         n3 = _add_above(n3, v3 > t, weights, i + 3)
         if k == 0:
-            ahead = _ask(source, ahead, i, 1)
+            ahead = _ask(source, ahead)
         i += UNROLL
     while i < m:
         n0 = _add_above(n0, load_as(buffer, (k * m + i) * width, t) > t, weights, i)
@@ -222,7 +222,7 @@ def _window(z, start, k, stride, m, weights, t, source, ahead):
         n2, n3 = _add_above(n2, k2, weights, i + 2), _add_above(n3, k3, weights, i + 3)
         w0, w1 = _see(w0, v2, k2), _see(w1, v3, k3)
         if k == 0:
-            ahead = _ask(source, ahead, i, 2)
+            ahead = _ask(source, _ask(source, ahead))
         i += UNROLL
     while i < m:
         v0 = load_as(z, start + i * stride, t)
@@ -243,8 +243,8 @@ def log2_panel(m, n, width):
 
 
 @device
-def rows_ahead(group, m, n, width, log2):
-    """What of the next panel is asked for during a group: an equal share of its rows.
+def lines_ahead(group, m, n, width, log2):
+    """What of the next panel is asked for during a group: an equal share, row by row.
 
     One vector further on, for a vector may reach into a second line.
     """
@@ -253,34 +253,31 @@ def rows_ahead(group, m, n, width, log2):
     column = (group - k + groups + 1) * width
     if column >= n:
         return NOTHING_AHEAD
-    return column + (k * m >> log2) * n, column + ((k + 1) * m >> log2) * n, n, groups
+    return k * m, (k + 1) * m, column, n, log2
 
 
 @device
 def columns_ahead(j, m, width):
     """The same where coordinates j, j+1, ... hold their m numbers side by side."""
-    where = (j + TOGETHER * width) * m
-    return where, where + m * width, 2 * width, 2
+    return 0, m, (j + TOGETHER * width) * m, width, 0
 
 
 @device
-def _ask(source, ahead, i, rows):
-    """Ask for so many of the rows `ahead` if it is time for it at row i; what is left of them.
+def _ask(source, ahead):
+    """Ask for the next line of what is `ahead` in the flat array `source`; what is left of it.
 
-    They are (where the next one is in the flat array `source`, where they end, their distance, the
-    lines of each). A pass over rows asks for a fourth of the group's share, a window for half, or
-    memory would be idle at times, and the passes wait for it at others. The lines go to the second
-    cache: the first is too small to hold them until they are needed, and rows that lie alike would
-    drive each other out.
+    It is (number of the line, number behind the last, where row 0 begins, the distance of rows, and
+    the lines of each as a power of two). A pass over rows asks for a fourth of a group's share, a
+    window for half, or memory would be idle at times, and passes wait for it at others. Lines go
+    to the second cache: the first is too small to hold them until they are needed, and rows that
+    lie alike would drive each other out.
     """
-    where, end, step, lines = ahead
-    if i & (UNROLL * lines - 1) == 0:
-        for _ in range(rows):
-            if where < end:
-                for k in range(lines):
-                    prefetch_second(source, where + k * lanes(source))
-                where += step
-    return where, end, step, lines
+    line, end, start, step, log2 = ahead
+    if line < end:
+        k = line & ((1 << log2) - 1)
+        prefetch_second(source, start + (line >> log2) * step + k * lanes(source))
+        line += 1
+    return line, end, start, step, log2
 
 
 @device

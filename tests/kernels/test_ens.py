@@ -197,9 +197,9 @@ def test_rows_that_lie_alike(m, row, offset, alike, dtype, rng, monkeypatch):
 @pytest.mark.parametrize("width", [8, 16])
 @pytest.mark.parametrize("m", [1, 3, 33, 100, 512, 513, 1000, 1025, 2049, 5000])
 def test_what_is_asked_for_ahead(m, width):
-    """Every row of the next panel is asked for once, while the groups of this one are solved."""
-    log2_panel, rows_ahead = (
-        getattr(f, "py_func", f) for f in (passes.log2_panel, passes.rows_ahead)
+    """Every line of the next panel is asked for once, while the groups of this one are solved."""
+    log2_panel, lines_ahead = (
+        getattr(f, "py_func", f) for f in (passes.log2_panel, passes.lines_ahead)
     )
     n = 40 * width + 3
     log2 = log2_panel(m, n, width)
@@ -208,12 +208,11 @@ def test_what_is_asked_for_ahead(m, width):
     for panel in range(2):
         asked = []
         for group in range(panel * groups, (panel + 1) * groups):
-            where, end, step, lines = rows_ahead(group, m, n, width, log2)
-            assert (step, lines) == (n, groups)
-            asked += range(where, end, step)
-        first = ((panel + 1) * groups + 1) * width
-        assert asked == [first + i * n for i in range(m)]
-    assert rows_ahead(40, m, n, width, log2) == passes.NOTHING_AHEAD
+            line, end, *rows = lines_ahead(group, m, n, width, log2)
+            assert rows == [((panel + 1) * groups + 1) * width, n, log2]
+            asked += range(line, end)
+        assert asked == list(range(m * groups))
+    assert lines_ahead(40, m, n, width, log2) == passes.NOTHING_AHEAD
     assert log2_panel(m, width - 1, width) == 0
 
 
@@ -224,7 +223,7 @@ def test_panels(m, n, dtype, rng):
     if FEW:
         m, n = m // 10, n // 10
     Z = rng.standard_cauchy((m, n)).astype(dtype)
-    for c in (1e-3, 0.5, 1e3):
+    for c in (0.5,) if FEW else (1e-3, 0.5, 1e3):
         for weights in (None, rng.uniform(1, 2, m)):
             w = ens(Z, c, weights=weights)
             other = ens(np.ascontiguousarray(Z.T), c, axis=1, weights=weights)
