@@ -154,7 +154,8 @@ def values_and_gradients(
     reg : array_like, shape () or (m,), optional
         Weight of the regulariser, or that of each client; 0 by default.
     out : tuple of two ndarrays, optional
-        Where to write the results. They must not overlap `x`.
+        Where to write the results; they must not overlap `x`. Written to even if `x` is refused
+        because it is not finite.
     threads : int, optional
         As of `ens.ens`; small problems use one whatever is asked.
 
