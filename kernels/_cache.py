@@ -147,11 +147,11 @@ class _Store:
     def say_uncached(self, reason: object) -> None:
         if not self._announced:
             self._announced = True
-            warnings.warn(
-                f"compiled kernels are not kept for the next process: {reason}; "
+            # No line of a program is at fault, as a warning would have it.
+            _log.warning(
+                "compiled kernels are not kept for the next process: %s; "
                 "NUMBA_CACHE_DIR can name a writable folder",
-                RuntimeWarning,
-                stacklevel=2,
+                reason,
             )
 
 

@@ -210,3 +210,15 @@ def test_names_are_as_they_are_typed(capsys, tmp_path, monkeypatch, arguments, w
     code, _, err = fedepm(capsys, *arguments)
     assert code == 2
     assert re.search(f"^error: {want}", err.strip()), err
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "tune", "tradeoff", "paper"])
+@pytest.mark.parametrize("name", ["r.npz", "r.CSV"])
+def test_no_folder_is_made_by_the_name_of_a_file(capsys, tmp_path, monkeypatch, command, name):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = fedepm(capsys, command, "--out", name)
+    assert code == 2 and not list(tmp_path.iterdir())
+    assert err.splitlines()[-1] == (
+        "error: --out must be a folder, which several files are written to, got the name of a "
+        f"{name[1:]} file, {name}"
+    )

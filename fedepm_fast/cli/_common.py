@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from ..objectives import Objective, Problem
     from ..result import Result
 
+#: Suffixes of files: what is called so is no folder that somebody means.
+_FILES = frozenset(
+    (".npz", ".npy", ".json", ".csv", ".parquet", ".html", ".png", ".svg", ".pdf", ".sqlite",
+     ".toml", ".txt")
+)  # fmt: skip
+
 
 class CommandFailed(RuntimeError):
     """A command did what was asked and the outcome is a failure; ends with exit code `code`."""
@@ -152,11 +158,21 @@ def check_out(out: Path | None) -> Path | None:
     from .._common.files import check_writable_folder
 
     if out is not None:
+        check_is_folder(out)
         there = out.exists()
         out = check_writable_folder("out", out)
         if not there:
             out.rmdir()
     return out
+
+
+def check_is_folder(out: Path) -> None:
+    """ValueError for the name of a file, where a folder is meant that several of them go to."""
+    if out.suffix.lower() in _FILES and not out.is_dir():
+        raise ValueError(
+            f"out must be a folder, which several files are written to, got the name of a "
+            f"{out.suffix} file, {out}"
+        )
 
 
 def live(quiet: bool) -> bool:

@@ -201,6 +201,12 @@ def fit(
         if total_epsilon is None:
             beside = "--privacy-delta" if public is None else "--public"
             raise ValueError(f"total_epsilon must be given with {beside}")
+        if public is None:
+            raise ValueError(
+                "public must be given with --total-epsilon: a JSON file that declares what is "
+                'public of each column, such as {"age": {"bounds": [18, 100]}, "sex": {"levels": '
+                '["f", "m"]}}; others are left out'
+            )
         if drop or kind or reference or min_count != 1 or ignore_case:
             raise ValueError(
                 "public must say all there is of the columns: --drop, --kind, --reference, "
@@ -289,19 +295,20 @@ def _preparation(
     )  # fmt: skip
 
 
-def _public(path: Path | None) -> Prepared:
+def _public(path: Path) -> Prepared:
     """What a file declares public of the columns."""
     from ..preparation import Preparation
 
-    if path is None:
-        raise ValueError("public must be given, a file that declares the columns")
     try:
         columns = json_module.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"no file at {path}") from None
     except ValueError as error:
         raise ValueError(f"public must be a file of JSON, but {path} is none: {error}") from None
-    return Preparation.public(columns)
+    try:
+        return Preparation.public(columns)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"public must declare columns, {path} does not: {error}") from None
 
 
 def _bounds(text: str | None) -> Any:

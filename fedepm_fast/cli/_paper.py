@@ -49,6 +49,7 @@ def paper(
 
     for library, extra in (("pandas", "tables"), ("matplotlib", "plots")):
         require(library, extra, "fedepm paper")
+    common.check_is_folder(out)
     out = check_writable_folder("out", out)
     store = out / "runs.sqlite" if store is None else store
     common.announce_compilation()

@@ -480,7 +480,7 @@ def test_the_command_of_a_regression(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("options, message", [
-    (["--total-epsilon", 1], "public must be given, a file that declares the columns"),
+    (["--total-epsilon", 1], "--public must be given with --total-epsilon: a JSON file that"),
     (["--privacy-delta", 0], "--total-epsilon must be given with --privacy-delta"),
     (["--public", "public.json"], "--total-epsilon must be given with --public"),
     (["--total-epsilon", 1, "--public", "public.json", "--privacy-delta", 2],
@@ -488,11 +488,14 @@ def test_the_command_of_a_regression(capsys, tmp_path):
     (["--total-epsilon", 1, "--public", "nowhere.json"], "no file at nowhere.json"),
     (["--total-epsilon", 1, "--public", "table.csv"], "public must be a file of JSON"),
     (["--total-epsilon", 1, "--public", "public.json", "--drop", "age"], "public must say all"),
+    (["--total-epsilon", 1, "--public", "list.json"],
+     "--public must declare columns, list.json does not: columns must be a mapping"),
 ])  # fmt: skip
 def test_the_command_refuses(capsys, tmp_path, monkeypatch, options, message):
     few = {name: values[:40] for name, values in TABLE.items()}
     asked = write(tmp_path, few)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.json").write_text("[1]")
     code, _, err = fedepm(capsys, *asked, *options)
     assert code != 0 and message in " ".join(err.split()).replace("total_epsilon", "total-epsilon")
 
