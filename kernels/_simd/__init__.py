@@ -71,7 +71,6 @@ from ._memory import (
     splat,
     store,
     store_aligned,
-    store_as,
     store_partial,
     with_lane,
 )
@@ -138,7 +137,6 @@ __all__ = [
     "sqrt",
     "store",
     "store_aligned",
-    "store_as",
     "store_partial",
     "store_pieces",
     "subtract_bytes",

@@ -138,26 +138,6 @@ def load_as(typingctx, array, index, like):
 
 
 @operation
-def store_as(typingctx, array, index, value):
-    """``store_as(array, i, v)``: `store`, rounding float64 to the float32 of an array."""
-    given = vector_of(array, writable=True)
-    if given == value:
-        return _store(array, index, value)
-    if given != VECTORS[types.float32] or value != VECTORS[types.float64]:
-        return None
-
-    def codegen(context, builder, sig, args):
-        count = lanes_constant(value)
-        address = address_of(context, builder, array, args[0], args[1], count)
-        half = ir.VectorType(ir.FloatType(), value.lanes)
-        pointer = builder.bitcast(address, half.as_pointer())
-        builder.store(builder.fptrunc(args[2], half), pointer, align=4)
-        return context.get_dummy_value()
-
-    return signature(types.none, array, types.intp, value), codegen
-
-
-@operation
 def store(typingctx, array, index, value):
     """``store(array, i, v)``: write `v` at flat index `i` of a C-contiguous array."""
     return _store(array, index, value)

@@ -145,10 +145,6 @@ def subtract_bytes(a: Vector, b: Vector) -> Vector:
     return Vector((a.data.view(np.uint8) - b.data.view(np.uint8)).view(np.uint64))
 
 
-def store_as(array: np.ndarray, index: int, value: Vector) -> None:
-    _window(array, index, value.data.size)[:] = value.data
-
-
 def load_partial(array: np.ndarray, index: int, count: int, fill: Any) -> Vector:
     count = min(max(count, 0), _count(array.dtype))
     result = np.full(_count(array.dtype), fill, array.dtype)

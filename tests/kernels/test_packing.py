@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import numba
 import numpy as np
 import pytest
 from scipy import sparse
@@ -71,7 +72,6 @@ def test_narrow_rows_give_what_wide_ones_give(rng, n, loss, kind, monkeypatch):
     f, g = losses.values_and_gradients(got, x, reg=reg)
     for a, b in zip(losses.values_and_gradients(held, x, reg=reg), (f, g), strict=True):
         np.testing.assert_array_equal(a, b)  # of the same numbers, in several times the memory
-    np.testing.assert_array_equal(losses.values_and_gradients(got, x, reg=reg, threads=2)[1], g)
     want = losses.pack(counts[order] * scale, labels[order], SIZES, loss=loss)
     table = losses.narrow_table(counts, scale)
     scaled = losses.pack(table, labels[order], SIZES, loss=loss, rows=order)
@@ -108,6 +108,23 @@ def test_rows_packed_again_in_place_are_those_packed_anew(rng, loss, shift):
         for a, b in zip(others, want.arrays[2:], strict=True):
             np.testing.assert_array_equal(a, b)
         assert all(a is b for a, b in zip(again.rows.arrays, before, strict=True))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_narrow_rows_of_several_classes_and_threads(rng, classes, monkeypatch):
+    monkeypatch.setattr(losses, "_PARALLEL_FROM", 0)
+    loss = "logistic" if classes == 2 else "multinomial"
+    counts = small_numbers(rng, "all", 9)
+    labels = np.arange(D) % classes * 1.0
+    wide = losses.pack(counts, labels, SIZES, loss=loss)
+    narrow = losses.pack(losses.narrow_table(counts), labels, SIZES, loss=loss)
+    x = rng.normal(size=wide.n_parameters) / 1000
+    f, g = losses.values_and_gradients(wide, x, reg=0.1, threads=1)
+    for threads in (1, 2):
+        if threads <= numba.config.NUMBA_NUM_THREADS:
+            values, slopes = losses.values_and_gradients(narrow, x, reg=0.1, threads=threads)
+            np.testing.assert_array_equal(values, f)
+            np.testing.assert_array_equal(slopes, g)
 
 
 def test_memory_of_rows_is_used_again_when_nobody_has_it():

@@ -447,6 +447,38 @@ def test_transposed_blocks(dtype: Any, rng: np.random.Generator) -> None:
 
 
 @kernel
+def _of_bytes(held: Any, words: Any, moved: Any, out: Any) -> None:
+    width = simd.lanes(out)
+    for part in range(0, width, simd.piece_lanes(out)):
+        like = simd.piece(simd.splat(out, 0.0), 0)
+        simd.store(out, part, simd.load_bytes(held, 3 + part, like))
+        simd.store(out, width + part, simd.load_floats(held, 5 + 4 * part, like))
+    simd.store(out, 2 * width, simd.load_bytes(held, 3, out))
+    v = simd.load(words, 0)
+    simd.store(moved, 0, simd.transpose_bytes(v))
+    simd.store(moved, width, simd.transpose_floats(v))
+    simd.store(moved, 2 * width, simd.subtract_bytes(v, simd.load(words, width)))
+
+
+def test_numbers_from_bytes(rng: np.random.Generator) -> None:
+    held = rng.integers(-128, 128, 64).astype(np.int8)
+    floats = rng.normal(size=8).astype(np.float32)
+    given = held.copy()
+    given[5:37] = floats.view(np.int8)
+    words = rng.integers(0, 2**64, 16, np.uint64)
+    moved, out = np.empty((3, 8), np.uint64), np.empty((3, 8))
+    _of_bytes(given, words, moved, out)
+    assert_same(out[1], floats.astype(np.float64))
+    for row in (out[0], out[2]):
+        assert_same(row, given[3:11].astype(np.float64))
+    for row, part in ((moved[0], np.uint8), (moved[1], np.uint32)):
+        parts = words[:8].view(part).reshape(8, -1)
+        np.testing.assert_array_equal(row.view(part), parts.T.ravel())
+    wanted = words[:8].view(np.uint8) - words[8:].view(np.uint8)
+    np.testing.assert_array_equal(moved[2].view(np.uint8), wanted)
+
+
+@kernel
 def _widened(x: Any, out: Any) -> None:
     low, high = simd.widen(simd.load(x, 0))
     simd.store(out, 0, simd.narrow(low / 3.0, high / 3.0))
