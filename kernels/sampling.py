@@ -85,6 +85,8 @@ def select_into(
     fill(marks, False)
     for i in range(m):
         pool[i] = i
+    if count == m:  # whatever would be drawn
+        return
     if coverage_rounds > 0:
         # A random order of all is dealt to a group of rounds, the first ones getting one more
         # where the division leaves a rest; then the round is filled up from the others.

@@ -18,6 +18,7 @@ from __future__ import annotations
 from ._arithmetic import (
     absolute,
     copysign,
+    exponent,
     fma,
     from_bits,
     has_limbs,
@@ -96,6 +97,7 @@ __all__ = [
     "count_true",
     "count_where",
     "counts_from",
+    "exponent",
     "first_lanes",
     "flat_view",
     "fma",

@@ -179,6 +179,37 @@ def scale_by_power(typingctx, a, exponent):
     return signature(a, a, exponent), codegen
 
 
+@operation
+def exponent(typingctx, a):
+    """``exponent(a)``: the whole float k with ``2**k <= a < 2**(k + 1)``.
+
+    For positive normal numbers; otherwise unspecified.
+    """
+    if not is_float(a):
+        return None
+    wide = a.element.bitwidth == 64
+
+    def codegen(context, builder, sig, args):
+        (value,) = args
+        if "+avx512f" in processor_features(context):
+            name = f"llvm.x86.avx512.mask.getexp.{'pd' if wide else 'ps'}.512"
+            every = ir.Constant(ir.IntType(a.lanes), -1)
+            current_rounding = ir.Constant(_I32, 4)
+            operands = [value, value, every, current_rounding]
+            return call_intrinsic(builder, name, value.type, operands)
+        # The exponent's bits as those of a whole number, which begin where 2**fraction has a 1.
+        width, fraction, bias = (64, 52, 1023) if wide else (32, 23, 127)
+        whole = ir.VectorType(ir.IntType(width), a.lanes)
+        shifted = builder.lshr(
+            builder.bitcast(value, whole), ir.Constant(whole, [fraction] * a.lanes)
+        )
+        one = ir.Constant(whole, [(bias + fraction) << fraction] * a.lanes)
+        number = builder.bitcast(builder.or_(shifted, one), value.type)
+        return builder.fsub(number, constant(a, 2.0**fraction + bias))
+
+    return signature(a, a), codegen
+
+
 _LIMB = 52
 _HIGH_LIMB = 12
 
@@ -197,7 +228,7 @@ def has_limbs(typingctx):
     return signature(types.boolean), codegen
 
 
-def _upper_by_limbs(builder, a, b):
+def _by_limbs(builder, a, b):
     kind = a.type
 
     def number(value):
@@ -213,8 +244,10 @@ def _upper_by_limbs(builder, a, b):
     high = add_product("l", number(0), a1, b1)
     for x, y in ((a, b1), (a1, b)):
         low, high = add_product("l", low, x, y), add_product("h", high, x, y)
+    lower = add_product("l", builder.shl(low, number(_LIMB)), a, b)
     low = builder.lshr(low, number(_HIGH_LIMB))
-    return builder.add(low, builder.shl(high, number(_LIMB - _HIGH_LIMB)))
+    upper = builder.add(low, builder.shl(high, number(_LIMB - _HIGH_LIMB)))
+    return upper, lower
 
 
 @operation
@@ -230,7 +263,7 @@ def multiply_wide(typingctx, a, b):
         if isinstance(a, VectorType):
             y = splat(builder, y, a)
             if "+avx512ifma" in processor_features(context):
-                parts = _upper_by_limbs(builder, x, y), builder.mul(x, y)
+                parts = _by_limbs(builder, x, y)
                 return context.make_tuple(builder, both, parts)
             wide, half = ir.VectorType(wide, a.lanes), [half] * a.lanes
         product = builder.mul(builder.zext(x, wide), builder.zext(y, wide))

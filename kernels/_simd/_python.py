@@ -234,6 +234,10 @@ def scale_by_power(a, exponent):
     return _apply(lambda x, n: np.ldexp(x, np.nan_to_num(n).astype(np.int32)), a, exponent)
 
 
+def exponent(a):
+    return _apply(lambda x: np.frexp(x)[1].astype(x.dtype) - x.dtype.type(1), a)
+
+
 def to_bits(a):
     return _apply(lambda x: x.view(np.int64 if x.dtype.itemsize == 8 else np.int32), _scalar(a))
 

@@ -19,6 +19,7 @@ from .._simd import (
     absolute,
     any_true,
     copysign,
+    exponent,
     fma,
     from_bits,
     hold,
@@ -37,7 +38,6 @@ from ..vecmath import (
     _LOG_REST,
     _ONE,
     _ROOT,
-    _SHIFT,
     _log_parts32,
     _split32,
     vector_log_normal,
@@ -108,36 +108,29 @@ def _tail_parts_single(v):
 def _laplace_begin(bits, held):
     """Of the Laplace quantile of U, with the bits of ``copysign(_log_tail(s), s)``, but sooner.
 
-    The smaller of 2U and 2(1 - U) is an odd number over 2^52.
+    The smaller of 2U and 2(1 - U) is an odd number over 2^52, the fraction of a number from 1 on.
     """
-    (unit_bits, shift_bits, to_root, fraction, root, _), (shift, bias, one), _ = held
+    (unit_bits, to_root, fraction, root, _), (one, _, _, _, _, _, _, _, _, _, _) = held
     words = reinterpret(np.int64(0), bits)
-    tail = reinterpret(_ONE_BITS, words ^ (words >> 63)) >> _ODD_FROM
-    odd = from_bits(reinterpret(np.int64(0), tail) | unit_bits) - shift
-    biased = to_bits(odd) + to_root
-    k = from_bits((biased >> 52) | shift_bits) - bias
+    outer = reinterpret(words, _words(words ^ (words >> 63)) >> _ODD_FROM)
+    tail = from_bits(outer | unit_bits) - one
+    biased = to_bits(tail) + to_root
+    k = exponent(from_bits(biased))
     m = from_bits((biased & fraction) + root)
     f = m - one
     return words, k, f, f / (m + one)
 
 
 @device
-def _laplace_middle(begun, held):
-    """The polynomial, as `vecmath` has it for the logarithm of m * 2**k."""
+def _laplace_complete(begun, held, factor):
+    """The polynomial, as `vecmath` has it for the logarithm of m * 2**k; it is below 0."""
     words, k, f, s = begun
-    _, _, (half, _, _, c0, c1, c2, c3, c4, c5, c6) = held
+    (_, _, _, _, sign), (_, half, low, high, c0, c1, c2, c3, c4, c5, c6) = held
     z = s * s
     square = half * f * f
     q = fma(fma(fma(fma(fma(fma(c0, z, c1), z, c2), z, c3), z, c4), z, c5), z, c6)
-    return words, k, f, s, square, fma(z, q, square)
-
-
-@device
-def _laplace_complete(continued, held, factor):
-    """The logarithm; it is below 0."""
-    words, k, f, s, square, rest = continued
-    (_, _, _, _, _, sign), _, (_, low, high, _, _, _, _, _, _, _) = held
-    log = k * high - ((square - fma(s, rest, k * low)) - f)
+    rest = fma(s, fma(z, q, square), k * low)
+    log = fma(k, high, f - (square - rest))  # k * high is exact
     return from_bits(to_bits(log) ^ (words & sign)) * factor
 
 
@@ -145,12 +138,12 @@ def _laplace_complete(continued, held, factor):
 def _laplace_hold():
     return (
         (
-            hold(_ONE, _SHIFT | 1), hold(_ONE, _SHIFT), hold(_ONE, _ONE - _ROOT),
-            hold(_ONE, _FRACTION), hold(_ONE, _ROOT), hold(_ONE, _SIGN_BIT),
+            hold(_ONE, _ONE | 1), hold(_ONE, _ONE - _ROOT), hold(_ONE, _FRACTION),
+            hold(_ONE, _ROOT), hold(_ONE, _SIGN_BIT),
         ),
-        (hold(1.0, 2.0**52), hold(1.0, 2.0**52 + 1023.0 + 52.0), hold(1.0, 1.0)),
         (
-            hold(1.0, 0.5), hold(1.0, _LN2_LOW), hold(1.0, _LN2_HIGH), hold(1.0, _LOG_REST[0]),
+            hold(1.0, 1.0), hold(1.0, 0.5), hold(1.0, _LN2_LOW), hold(1.0, _LN2_HIGH),
+            hold(1.0, _LOG_REST[0]),
             hold(1.0, _LOG_REST[1]), hold(1.0, _LOG_REST[2]), hold(1.0, _LOG_REST[3]),
             hold(1.0, _LOG_REST[4]), hold(1.0, _LOG_REST[5]), hold(1.0, _LOG_REST[6]),
         ),
@@ -274,12 +267,12 @@ def _tail_single(bits):
 
 # For float64 and for float32.
 UNIFORM = (
-    Law(unchanged, unchanged, _uniform, nothing),
-    Law(unchanged, unchanged, _uniform_single, nothing),
+    Law(unchanged, None, _uniform, nothing),
+    Law(unchanged, None, _uniform_single, nothing),
 )
 LAPLACE = (
-    Law(_laplace_begin, _laplace_middle, _laplace_complete, _laplace_hold),
-    Law(_laplace_begin_single, unchanged, _laplace_complete_single, nothing),
+    Law(_laplace_begin, None, _laplace_complete, _laplace_hold),
+    Law(_laplace_begin_single, None, _laplace_complete_single, nothing),
 )
 GAUSSIAN = (
     _normal(_tail, _CENTRE, _NEAR, _FAR),

@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from fedepm_fast import randomness
 from fedepm_fast.kernels import _jit
 from fedepm_fast.kernels import noise as module
+from fedepm_fast.kernels._from_words import unchanged
 from fedepm_fast.kernels._jit import kernel
 from fedepm_fast.kernels._simd import lanes, load, reinterpret, splat, store
 from fedepm_fast.kernels.noise import _laws as laws
@@ -86,6 +87,7 @@ def test_laws():
 def _applied(law, words, dtype):
     """What a law makes of words; as many numbers as go into them."""
     begin, middle, complete, hold = law
+    middle = middle or unchanged
 
     @kernel
     def apply(words, out):

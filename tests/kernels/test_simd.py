@@ -246,6 +246,23 @@ def test_whole_products(rng: np.random.Generator) -> None:
 
 
 @kernel
+def _exponents(x: Any, out: Any) -> None:
+    for i in range(0, x.size, simd.lanes(x)):
+        simd.store(out, i, simd.exponent(simd.load(x, i)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_exponents_of_normal_numbers(dtype: Any, rng: np.random.Generator) -> None:
+    limits = np.finfo(dtype)
+    powers = np.arange(limits.minexp, limits.maxexp, max(1, limits.maxexp // 128))
+    x = np.ldexp(rng.uniform(1.0, 2.0, 256).astype(dtype), np.resize(powers, 256))
+    x[:4] = limits.tiny, limits.max, 1.0, np.nextafter(dtype(1), dtype(0))
+    out = np.empty_like(x)
+    _exponents(x, out)
+    np.testing.assert_array_equal(out, np.frexp(x)[1].astype(dtype) - 1)
+
+
+@kernel
 def _conversions(a: Any, signed: Any, floats: Any, whole: Any) -> None:
     for i in range(0, a.size, 8):
         bits = simd.load(a, i)
