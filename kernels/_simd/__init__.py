@@ -41,6 +41,7 @@ from ._bytes import (
     transpose_bytes,
     transpose_floats,
 )
+from ._indexed import add_products_at, load_at, store_at
 from ._lanes import (
     add_where,
     all_true,
@@ -89,6 +90,7 @@ from ._registers import (
 
 __all__ = [
     "absolute",
+    "add_products_at",
     "add_where",
     "align_stack",
     "all_true",
@@ -114,6 +116,7 @@ __all__ = [
     "lanes",
     "load",
     "load_as",
+    "load_at",
     "load_bytes",
     "load_each",
     "load_floats",
@@ -139,6 +142,7 @@ __all__ = [
     "sqrt",
     "store",
     "store_aligned",
+    "store_at",
     "store_partial",
     "store_pieces",
     "subtract_bytes",

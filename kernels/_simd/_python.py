@@ -161,6 +161,22 @@ def gather(array: np.ndarray, index: Vector) -> Vector:
     return Vector(_flat(array)[index.data])
 
 
+def load_at(array: np.ndarray, indices: np.ndarray, index: int) -> Vector:
+    return Vector(_flat(array)[_window(indices, index, _count(array.dtype))])
+
+
+def store_at(array: np.ndarray, indices: np.ndarray, index: int, value: Vector) -> None:
+    for j, number in zip(_window(indices, index, value.data.size), value.data, strict=True):
+        _flat(array)[j] = number
+
+
+def add_products_at(
+    array: np.ndarray, indices: np.ndarray, index: int, a: Vector, b: Vector
+) -> None:
+    for j, x, y in zip(_window(indices, index, a.data.size), a.data, b.data, strict=True):
+        _flat(array)[j] = fma(x, y, _flat(array)[j])
+
+
 def prefetch(array: np.ndarray, index: int) -> None:
     pass
 

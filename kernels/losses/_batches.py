@@ -131,7 +131,7 @@ def _gather_dense(rows, buffer, i, order, first, last, no_target):
 @device
 def _gather_csr(rows, buffer, i, order, first, last, no_target):
     """As many rows as there is room for, of rows and of entries."""
-    data, indices, indptr, targets, offsets = rows[0], rows[1], rows[2], rows[3], rows[4]
+    data, indices, indptr, targets, offsets = rows[0], rows[1], rows[2], rows[-3], rows[-2]
     entries, columns, ends, labels = buffer[0], buffer[1], buffer[2], buffer[3]
     count, held = 0, np.uint64(0)
     while first + count < last and count < labels.size:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._aligned import aligned
 from . import _blocks as _losses_blocks
+from . import _jagged as _losses_jagged
 from . import _rows as _losses_rows
 from ._loss import Loss
 from ._narrow import BASE, FLOAT, read_only, whole
@@ -214,7 +215,11 @@ class DenseRows(ClientRows):
 
 @dataclass(frozen=True, eq=False)
 class SparseRows(ClientRows):
-    """Compressed sparse rows, as they were given."""
+    """Compressed sparse rows, as they were given, and a copy of their entries in another order.
+
+    What is computed of all rows of a client is read from the copy, and batches of them from what
+    was given. `_jagged` says in which order the copy is.
+    """
 
     data: NDArray[Any]
     """The entries, row by row, shape (entries,)."""
@@ -222,17 +227,38 @@ class SparseRows(ClientRows):
     """Their columns."""
     indptr: NDArray[np.int64]
     """First entry of each row, and the number of entries, shape (d + 1,)."""
+    values: NDArray[Any]
+    """The entries, panel by panel, and two vectors of zeros."""
+    columns: NDArray[Any]
+    """Their columns, uint16 where there are no more than 65,536, else uint32."""
+    order: NDArray[np.uint16]
+    """The rows of each panel by their lengths, as numbers within it, filled up to whole vectors."""
+    lengths: NDArray[np.uint32]
+    """How many entries these rows have."""
+    panels: NDArray[np.int64]
+    """The first vector of rows and the first entry of each panel, shape (panels + 1, 2)."""
+    starts: NDArray[np.int64]
+    """The first panel of each client, shape (m,)."""
+    heights: NDArray[np.int64]
+    """How many rows each client's panels have, shape (m,)."""
 
     layout = "csr"
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         indices, indptr = self.indices.view(np.uint32), self.indptr.view(np.uint64)
-        return self.data, indices, indptr, self.targets, self.offsets, self.constants
+        return (
+            self.data, indices, indptr, self.values, self.columns, self.order, self.lengths,
+            self.panels, self.starts, self.heights, self.targets, self.offsets, self.constants,
+        )  # fmt: skip
 
     @property
     def entries(self) -> NDArray[np.int64]:
         return np.diff(self.indptr[self.offsets])
+
+    @property
+    def work_size(self) -> int:
+        return whole(self.n_parameters, self.dtype) + self.n_outputs * _losses_jagged.APART
 
 
 def offsets_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -22,8 +22,9 @@ from .._jit import device, kernel, parallel_kernel
 from .._parts import part as part_of
 from .._simd import fma, horizontal_sum, lanes, load, load_partial, splat, store, store_partial
 from ._blocks import block_layout
+from ._jagged import jagged_layout
 from ._loss import Loss
-from ._rows import csr_layout, dense_layout
+from ._rows import dense_layout
 
 
 class ClientKernels(NamedTuple):
@@ -38,7 +39,7 @@ _LAYOUTS: dict[str, Callable[[Loss], tuple[Any, Any, Any]]] = {
     "blocks": block_layout,
     "narrow": functools.partial(block_layout, narrow=True),
     "dense": dense_layout,
-    "csr": csr_layout,
+    "csr": jagged_layout,
 }
 
 

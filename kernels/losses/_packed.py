@@ -29,6 +29,7 @@ from ._client_rows import (
     SparseRows,
     offsets_of,
 )
+from ._jagged import jagged
 from ._loss import Loss
 from ._narrow import NarrowTable, narrow_table, read_only, whole
 from ._packing import fill_blocks, fill_narrow_blocks
@@ -130,7 +131,9 @@ def pack(
     sizes, target, constants = map(read_only, (sizes, target, constants))
     common = of, sizes, shape[1], target, constants
     if sparse:
-        return SparseRows(*common, *_compressed(features, table, shape, kind))
+        given = _compressed(features, table, shape, kind, checked)
+        copy = jagged(*given, offsets_of(sizes), shape[1])
+        return SparseRows(*common, *given, *map(read_only, copy))
     if not in_blocks:
         if isinstance(table, NarrowTable):
             table = table.values[:, : shape[1]] * table.scale
@@ -164,15 +167,15 @@ def _entries(
 
 
 def _compressed(
-    features: Any, data: NDArray[Any], shape: tuple[int, ...], kind: np.dtype[Any]
-) -> list[NDArray[Any]]:
+    features: Any, data: NDArray[Any], shape: tuple[int, ...], kind: np.dtype[Any], checked: bool
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]:
     """Entries, indices and row pointers of `SparseRows`."""
     indices, indptr = _check_structure(features, data.size, shape)
-    if not np.isfinite(data).all():
+    if not checked and not np.isfinite(data).all():
         at = int(np.argmin(np.isfinite(data)))
         where = (int(np.searchsorted(indptr, at, side="right")) - 1, int(indices[at]))
         raise ValueError(f"features must be finite, got {data[at]} at index {where}")
-    return [read_only(array) for array in (cast("features", data, kind), indices, indptr)]
+    return read_only(cast("features", data, kind)), read_only(indices), read_only(indptr)
 
 
 def _is_large(sizes: NDArray[np.int64], n: int) -> bool:
@@ -294,6 +297,6 @@ def _check_structure(
         raise ValueError(f"features.indptr must rise from 0 to the {entries} entries")
     indices = as_integers("features.indices", features.indices, dtype=np.int32)
     check_shape("features.indices", indices, (entries,))
-    if entries and (indices.min() < 0 or indices.max() >= shape[1]):
+    if entries and indices.view(np.uint32).max() >= shape[1]:  # or negative
         raise ValueError(f"features.indices must be in [0, {shape[1]})")
     return indices, indptr

@@ -306,6 +306,36 @@ def test_partial_access_touches_the_first_lanes_alone(dtype: Any, at: int, count
 
 
 @kernel
+def _indexed(x: Any, indices: Any, out: Any) -> None:
+    width = simd.lanes(x)
+    v = simd.load_at(x, indices, 1)
+    simd.store(out, 0, v)
+    simd.store_at(out, indices, width + 1, v)
+    simd.add_products_at(out, indices, 2 * width + 1, v, simd.load(x, 1))
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_numbers_at_indices(dtype: Any, kind: Any, rng: np.random.Generator) -> None:
+    """Indices may occur more than once: each product is added to what the one before has left."""
+    width = 64 // np.dtype(dtype).itemsize
+    x = rng.integers(-9, 9, 70_000).astype(dtype)
+    indices = np.zeros(3 * width + 1, kind)
+    indices[1 : width + 1] = rng.integers(0, np.iinfo(np.uint16).max, width, endpoint=True)
+    indices[width] = 65_535 if kind == np.uint16 else 69_999
+    indices[width + 1 : 2 * width + 1] = width + rng.permutation(2 * width)[:width]
+    indices[2 * width + 1 :] = width + rng.integers(0, 3, width)
+    out = np.full(3 * width, 0.5, dtype)
+    _indexed(x, indices, out)
+    v = x[indices[1 : width + 1]]
+    expected = np.full(3 * width, 0.5, dtype)
+    expected[:width] = v
+    expected[indices[width + 1 : 2 * width + 1]] = v
+    np.add.at(expected, indices[2 * width + 1 :], v * x[1 : width + 1])
+    assert_same(out, expected)
+
+
+@kernel
 def _masked(x: Any, out: Any) -> None:
     v = simd.load(x, 0)
     width = simd.lanes(x)
