@@ -95,8 +95,9 @@ def pack(
     -------
     PackedRows, DenseRows or SparseRows
         Dense rows of up to 128 coordinates are copied into blocks, narrow ones (`NarrowRows`) of
-        a `NarrowTable` or where it pays to look for one. Others, and sparse entries,
-        are used where they are if they have the dtype and are contiguous; do not change them.
+        a `NarrowTable` or where it pays to look for one. Others are used where they are if they
+        have the dtype and are contiguous; do not change them. So are sparse entries, of which there
+        is a copy in another order as well, of 10 bytes for 12 (float32: 6 for 8).
 
     Raises
     ------
