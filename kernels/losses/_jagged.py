@@ -134,14 +134,9 @@ def _margins(rows, i, first, n, w, start, work, at):
         longest, shared, whole = _extent(lengths, row, width)
         # Sums of every other entry, the one that the next entry goes to first.
         this, that = zero, zero
-        for _ in range(whole // 2):
+        for _ in range(whole):
             prefetch(values, k + _AHEAD)
-            prefetch(values, k + width + _AHEAD)
             prefetch(columns, k + _AHEAD)
-            this = fma(load(values, k), load_at(point, columns, k), this)
-            that = fma(load(values, k + width), load_at(point, columns, k + width), that)
-            k += 2 * width
-        if whole % 2 == 1:
             this, that = that, fma(load(values, k), load_at(point, columns, k), this)
             k += width
         some = load(lengths, row)
