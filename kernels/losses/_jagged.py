@@ -23,26 +23,22 @@ from .._parts import part as part_of
 from .._simd import (
     add_products_at,
     count_true,
-    first_lanes,
     fma,
     horizontal_sum,
     lane,
     lanes,
     load,
     load_at,
-    load_partial,
     prefetch,
     prefetch_second,
     select,
     splat,
-    store,
     store_at,
 )
 from .._simd._types import VECTOR_BYTES
 from ._loss import Loss
-from ._rows import _SETTLED as SETTLED
-from ._rows import CHUNK, GROUP, csr_layout
-from ._steps import hide, steps_of
+from ._rows import CHUNK, GROUP, SETTLED, csr_layout, losses_of_margins
+from ._steps import steps_of
 
 #: The most rows of a panel, and the entries that one has, unless `GROUP` rows have more.
 PANEL, _ENTRIES = 1024, 1 << 15
@@ -64,8 +60,8 @@ def jagged_layout(loss: Loss) -> tuple[Any, Any, Any]:
     targets, offsets, constants)``, see `SparseRows`.
     """
     size, count, _ = csr_layout(loss)
-    step, settle, count_outputs = steps_of(loss)
-    folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
+    _, settle, count_outputs = steps_of(loss)
+    add_losses = losses_of_margins(loss, APART)
 
     @device
     def chunk(rows, i, c, w, want, gradient, work):
@@ -83,16 +79,11 @@ def jagged_layout(loss: Loss) -> tuple[Any, Any, Any]:
             for k in range(outputs):
                 _margins(rows, i, first, n, w, k * n, work, k * APART)
             for at in range(0, rows_here, GROUP):
-                part, end = zero, min(at + GROUP, rows_here)
-                for r in range(at, end, width):
-                    target = load_partial(targets, first + r, end - r, no_target)
-                    if folds:
-                        store(work, r, load(work, r) * target)
-                    hide(work, r, APART, outputs, first_lanes(work, end - r), no_margin)
-                    part, product = step(work, r, APART, outputs, target, parameter, part, product)
-                    if folds:
-                        store(work, r, load(work, r) * target)
-                    factors += 1
+                end = min(at + GROUP, rows_here)
+                part, product = add_losses(
+                    targets, first, at, end, outputs, parameter, zero, product, work
+                )
+                factors += (end - at + (width - 1)) // width
                 total += part
                 if factors >= SETTLED or first + end == stop:
                     total, product, factors = settle(total, product), zero, 0

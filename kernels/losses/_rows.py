@@ -35,7 +35,7 @@ CHUNK = 8192
 #: The most rows a group.
 GROUP = 64
 #: Factors, each at most 2, that a running product takes before its logarithm.
-_SETTLED = 64
+SETTLED = 64
 
 
 def dense_layout(loss: Loss) -> tuple[Any, Any, Any]:
@@ -55,8 +55,8 @@ def csr_layout(loss: Loss) -> tuple[Any, Any, Any]:
 
 
 def _layout(loss: Loss, group_size: Any, margins: Any, add_gradient: Any) -> Any:
-    step, settle, count_outputs = steps_of(loss)
-    folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
+    _, settle, count_outputs = steps_of(loss)
+    add_losses = losses_of_margins(loss, GROUP)
 
     @device
     def size(rows, i):
@@ -86,25 +86,45 @@ def _layout(loss: Loss, group_size: Any, margins: Any, add_gradient: Any) -> Any
                 some = min(together, end - first)
                 for k in range(outputs):
                     margins(rows, first, some, n, w, k * n, work, k * GROUP)
-                for r in range(0, some, width):
-                    target = load_partial(targets, first + r, some - r, no_target)
-                    if folds:
-                        store(work, r, load(work, r) * target)
-                    hide(work, r, GROUP, outputs, first_lanes(work, some - r), no_margin)
-                    part, product = step(work, r, GROUP, outputs, target, parameter, part, product)
-                    if folds:
-                        store(work, r, load(work, r) * target)
-                    factors += 1
+                part, product = add_losses(
+                    targets, first, 0, some, outputs, parameter, part, product, work
+                )
+                factors += (some + (width - 1)) // width
                 if want:
                     for k in range(outputs):
                         add_gradient(rows, first, some, n, work, k * GROUP, gradient, k * n)
                 first += some
             total += part
-            if factors >= _SETTLED or first == stop:
+            if factors >= SETTLED or first == stop:
                 total, product, factors = settle(total, product), zero, 0
         return horizontal_sum(total)
 
     return size, count, chunk
+
+
+def losses_of_margins(loss: Loss, apart: int) -> Any:
+    """The device function that turns margins of rows in `work` into residuals.
+
+    ``part, product = f(targets, first, at, end, outputs, parameter, part, product, work)``: rows
+    `at` to `end` of those from `first` on, the margins of an output `apart` from the one before;
+    for `part` and `product` see `_steps.steps_of`.
+    """
+    step, _, _ = steps_of(loss)
+    folds, no_margin, no_target = loss.folds, loss.no_margin, loss.no_target
+
+    @device
+    def add_losses(targets, first, at, end, outputs, parameter, part, product, work):
+        for r in range(at, end, lanes(work)):
+            target = load_partial(targets, first + r, end - r, no_target)
+            if folds:
+                store(work, r, load(work, r) * target)
+            hide(work, r, apart, outputs, first_lanes(work, end - r), no_margin)
+            part, product = step(work, r, apart, outputs, target, parameter, part, product)
+            if folds:
+                store(work, r, load(work, r) * target)
+        return part, product
+
+    return add_losses
 
 
 # Dense rows -----------------------------------------------------------------------------
