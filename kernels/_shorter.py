@@ -153,7 +153,7 @@ class ShortLower(Lower):
         if (
             not isinstance(kind, types.Array)
             or kind.layout != "C"
-            or kind.ndim != len(kinds)
+            or not kind.ndim == len(kinds) > 0
             or not isinstance(kind.dtype, _NUMBER)
             or not all(isinstance(of, types.Integer) for of in kinds)
             or self.context.enable_boundscheck

@@ -72,6 +72,14 @@ def _in_table(table, i, j, value):
 
 
 @kernel
+def _of_no_axis(array, value):
+    """The item of an array without axes, which an empty tuple names."""
+    before = array[()]
+    array[()] = value
+    return before
+
+
+@kernel
 def _extremes(a, b):
     return min(a, b), max(a, b)
 
@@ -126,6 +134,13 @@ def test_items_of_tables(i, j):
     expected[0, 0] = expected[-1, -1]
     assert _in_table(table, i, j, 0.5) == expected[i, j]
     assert table.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "bool"])
+def test_the_item_of_an_array_without_axes(dtype):
+    array = np.array(1, dtype)
+    assert _of_no_axis(array, 0.0) == 1
+    assert array == 0
 
 
 def test_unsigned_indices():
