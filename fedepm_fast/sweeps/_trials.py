@@ -104,7 +104,7 @@ class Dealt:
     """The rows of a table as the last trial dealt them to clients, packed for one loss."""
 
     def __init__(self, source: Partitioned, objective: Any) -> None:
-        from ..kernels.losses import narrow_table
+        from ..kernels.losses import NarrowRows, narrow_table
         from ..kernels.losses._repacking import Repacking
 
         held = source.table.held
@@ -116,8 +116,10 @@ class Dealt:
         self._order, self._words = np.empty(d, np.int64), np.empty(d, np.uint64)
         data = source.split(0)
         first = cast(Any, data.packed(weights=objective.weights, **objective.packing))
-        table = held._narrow() if held._narrow else narrow_table(held.features)
-        self._pack = Repacking(first, held.features if table is None else table, held.labels)
+        table = held.features
+        if isinstance(first, NarrowRows):
+            table = held._narrow() if held._narrow else narrow_table(table)
+        self._pack = Repacking(first, table, held.labels)
         #: Of the clients' sizes and of packed rows; of no others, which runs do not ask for.
         self.data = data.in_place(self._pack.rows)
 

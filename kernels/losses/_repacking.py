@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._aligned import aligned
-from ._client_rows import PackedRows
+from ._client_rows import NarrowRows, PackedRows
 from ._narrow import NarrowTable, read_only
 from ._packed import filler
 
@@ -27,6 +27,11 @@ class Repacking:
     labels : ndarray of shape (d,)
         Those of its rows.
 
+    Raises
+    ------
+    TypeError
+        For a narrow table and rows that are not, or the other way round.
+
     Attributes
     ----------
     rows : PackedRows
@@ -36,6 +41,10 @@ class Repacking:
     def __init__(
         self, packed: PackedRows, table: NarrowTable | NDArray[Any], labels: NDArray[Any]
     ) -> None:
+        narrow = isinstance(packed, NarrowRows)
+        if isinstance(table, NarrowTable) != narrow:  # their blocks differ
+            kinds = "a NarrowTable" if narrow else "an array", type(packed).__name__
+            raise TypeError(f"table must be {kinds[0]} for {kinds[1]}, got {type(table).__name__}")
         _, held, self._width = packed.blocks.shape
         m, folds = packed.n_clients, packed.loss.folds
         most = len(labels) // self._width + m

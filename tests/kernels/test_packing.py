@@ -110,6 +110,16 @@ def test_rows_packed_again_in_place_are_those_packed_anew(rng, loss, shift):
         assert all(a is b for a, b in zip(again.rows.arrays, before, strict=True))
 
 
+def test_rows_are_packed_again_of_a_table_of_their_kind(rng):
+    features, labels = table(rng, 5)
+    narrow = losses.narrow_table(features)
+    wide = losses.pack(features, labels, SIZES)
+    with pytest.raises(TypeError, match="table must be an array for PackedRows, got NarrowTable"):
+        Repacking(wide, narrow, labels)
+    with pytest.raises(TypeError, match="table must be a NarrowTable for NarrowRows, got ndarray"):
+        Repacking(losses.pack(narrow, labels, SIZES), features, labels)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_narrow_rows_of_several_classes_and_threads(rng, classes, monkeypatch):
     monkeypatch.setattr(losses, "_PARALLEL_FROM", 0)

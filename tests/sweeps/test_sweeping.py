@@ -11,11 +11,12 @@ import pytest
 from problems import small_data
 from small_sweeps import TIMES, small_sweep, timeless
 
-from fedepm_fast import FedEPM, SFedAvg, SFedProx, Store, Sweep, datasets, run, sweep
+from fedepm_fast import FedEPM, Logistic, SFedAvg, SFedProx, Store, Sweep, datasets, run, sweep
 from fedepm_fast._common.measures import OF_RUN
 from fedepm_fast._common.progress import counting
 from fedepm_fast.data import sources
 from fedepm_fast.kernels._jit import JIT_DISABLED
+from fedepm_fast.kernels.losses import _packed
 from fedepm_fast.randomness import split_seed
 from fedepm_fast.sweeps import SweepInterrupted, _backends, _execute, _trials
 
@@ -69,6 +70,34 @@ def test_trials_in_memory_of_their_own_are_runs(monkeypatch):
         measures = result.store.get(one.run_id).measures
         for name in ("mean_objective", "rounds", "snr", "accuracy", "diverged", "guarantee"):
             np.testing.assert_equal(measures[name], getattr(want, name))
+
+
+@pytest.mark.skipif(JIT_DISABLED, reason="of compiled runs")
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("kind", ["indicators", "counts", "float32", "float64"])
+def test_trials_of_any_numbers_are_runs(rng, kind, large, monkeypatch, tmp_path):
+    if large:  # so that rows are packed in as few bytes as hold them
+        monkeypatch.setattr(_packed, "_WIDE_UP_TO", 0)
+    table = {
+        "indicators": rng.integers(0, 2, (60, 5)).astype(float),
+        "counts": rng.integers(0, 300, (60, 5)).astype(float),
+        "float32": rng.normal(size=(60, 5)).astype(np.float32).astype(float),
+        "float64": rng.normal(size=(60, 5)),
+    }[kind]
+    table[:, 0] = 1  # a row of zeros would be a tie
+    np.savez(tmp_path / "t.npz", X=table, y=rng.integers(0, 2, 60))
+    options = {"source": tmp_path / "t.npz", "clients": 4, "scale": None}
+    source = sources.from_options(options, loss=Logistic())
+    algorithm = FedEPM(noise="none", mu0=1e5)
+    spec, trials = Sweep(algorithm, source, trials=2, max_rounds=3), _trials.Trials()
+    result = sweep(spec, keep_x=True)
+    for one in spec:
+        assert trials.run(one.cell, one.seed, one.trial) is not None
+        want = run(algorithm, source.split(split_seed(one.seed, one.trial)), trial=one.trial,
+                   max_rounds=3, every_accuracy=False)  # fmt: skip
+        history = result.history(one.run_id)
+        for name in history.keys() - set(TIMES):
+            np.testing.assert_array_equal(history[name], want.history[name])
 
 
 def test_trials_differ_in_split_selection_and_noise():
