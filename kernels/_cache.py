@@ -107,7 +107,7 @@ class _Store:
         # Made for others, as an image of a container or the disk of a cluster has it.
         shared = os.environ.get(_SHARED)
         if shared:
-            self.roots.append(Path(shared) / "fedepm_fast")
+            self.roots.append(Path(os.path.expanduser(shared)) / "fedepm_fast")
 
     def read(self, folder: str, name: str) -> memoryview | None:
         for root in self.roots:

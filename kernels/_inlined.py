@@ -18,6 +18,7 @@ from numba.core import typed_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
+from numba.core.environment import lookup_environment
 
 from ._passes import REPLACED, Passes, is_ours, thrifty
 from ._uncounted import UncountedLowering
@@ -142,6 +143,18 @@ def _knowing(kind: Any) -> Any:
     return Context
 
 
+def _set_environments(library: Any) -> None:
+    """Give the machine code of a kernel the environments of the helpers in it.
+
+    Numbers that are raised become Python's by them. Numba does it for what is called from Python,
+    and for what comes from a cache.
+    """
+    for variable in library._final_module.global_variables:
+        environment = lookup_environment(variable.name)
+        if environment is not None:
+            library.codegen.set_env(variable.name, environment)
+
+
 class KernelCompiler(Compiler):
     """Numba's compiler, for kernels."""
 
@@ -156,7 +169,10 @@ class KernelCompiler(Compiler):
         self.state.library = self.library(codegen, func.__qualname__)
         self.state.library.enable_object_caching()
         context.__class__ = _knowing(kind)
-        return super().compile_extra(func)
+        found = super().compile_extra(func)
+        if not issubclass(self.library, _Optimised):
+            _set_environments(found.library)
+        return found
 
     def define_pipelines(self) -> Any:
         ours = is_ours(self.state)

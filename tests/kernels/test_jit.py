@@ -32,6 +32,17 @@ def scale(x):
     return FACTOR * x
 """
 
+RAISING = """
+from ._jit import device
+
+
+@device
+def scale(x):
+    if x < 0.0:
+        raise OverflowError("too far", x, int(x * -2.0))
+    return x
+"""
+
 CALLER = """
 from . import callee
 from ._jit import kernel
@@ -247,6 +258,8 @@ def test_code_that_was_made_for_others_is_read_and_never_written(
         path.chmod(0o500 if path.is_dir() else 0o400)
     given = {"NUMBA_CACHE_DIR": str(own), "FEDEPM_FAST_KERNELS": str(made)}
     assert copy.run(ONE, **given) == "7.0 []"
+    at_home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path), "FEDEPM_FAST_KERNELS": "~/made"}
+    assert copy.run(ONE, **given | at_home) == "7.0 []"
     assert not list(own.rglob("*.jit"))
     # What is not there, for other sources or another processor, is compiled and kept elsewhere.
     copy.write("callee", CALLEE.replace("2.0", "5.0"))
@@ -264,6 +277,22 @@ def test_code_that_was_made_for_others_is_read_and_never_written(
     nowhere = given | {"FEDEPM_FAST_KERNELS": str(tmp_path / "nowhere")}
     assert copy.run(ONE, **nowhere) == "7.0 []"
     made.chmod(0o700)
+
+
+def test_numbers_that_helpers_raise_are_those_of_python(copy: Copy) -> None:
+    """Where they are compiled, and where they come from the cache."""
+    copy.write("callee", RAISING)
+    program = """
+from fedepm_fast.kernels import _jit, caller
+compiled = []
+_jit.on_compile(compiled.append)
+try:
+    caller.apply(-3.5)
+except OverflowError as error:
+    print(error.args, compiled)
+"""
+    for compiled in (["apply"], []):
+        assert copy.run(program) == f"('too far', -3.5, 7) {compiled}"
 
 
 def test_nothing_writable_is_one_line_and_works(copy: Copy) -> None:
