@@ -278,12 +278,19 @@ def _parallel(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> No
     load = np.cumsum((entries / chunks)[chosen[items[:, 0]]])
     shares = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
     shares[-1] = len(items)
-    sums = np.empty(len(items), rows.dtype)
+    sums = np.full(len(items), np.nan, rows.dtype)
     parts = np.empty((len(items) if want else 1, rows.n_parameters), rows.dtype)
     work = aligned((count, -(-rows.work_size // 16) * 16), rows.dtype)
-    client_kernels(rows.layout, rows.loss).selected_parallel(
-        rows.arrays, chosen, points, reg, want, f, g, work, items, shares, sums, parts
-    )
+    try:
+        client_kernels(rows.layout, rows.loss).selected_parallel(
+            rows.arrays, chosen, points, reg, want, f, g, work, items, shares, sums, parts
+        )
+    except SystemError:  # what a loss raises in this thread
+        if not np.isnan(sums).any():
+            raise
+    if np.isnan(sums).any():
+        # Numba forgets what is raised in another thread: what is left undone raises it here.
+        evaluate_clients(rows, chosen, points, reg, want, f, g, _scratch(rows))
 
 
 def _check_rows(rows):

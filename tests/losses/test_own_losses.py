@@ -433,3 +433,23 @@ def test_what_functions_raise_comes_out_of_a_run(rng, layout, engine):
             run(algorithm, data, objective=loss, rounds=50, seed=0, engine=engine)
     with pytest.raises(OverflowError, match="margins above 35"):
         make_problem(FedEPM(), data, objective=loss).gradients(np.full(n, 60.0))
+
+
+@pytest.mark.parametrize("client", range(4))
+def test_what_functions_raise_in_any_thread_is_raised(monkeypatch, client):
+    def value(t, y):
+        if t > 35.0:
+            raise OverflowError("margins above 35", t)
+        return 0.5 * (t - y) ** 2
+
+    monkeypatch.setattr(losses, "_PARALLEL_FROM", 0)
+    features = np.linspace(0.5, 1.0, 800).reshape(400, 2)
+    own = losses.scalar_loss(value, lambda t, y: t - y)
+    rows = losses.pack(features, features[:, 0], [100] * 4, loss=own)
+    points = np.zeros((4, 2))
+    expected = losses.values(rows, points, threads=2)
+    points[client] = 60.0
+    with pytest.raises(OverflowError, match="margins above 35"):
+        losses.values(rows, points, threads=2)
+    points[client] = 0.0
+    assert losses.values(rows, points, threads=2).tobytes() == expected.tobytes()
