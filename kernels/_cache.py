@@ -108,6 +108,8 @@ class _Store:
         shared = os.environ.get(_SHARED)
         if shared:
             self.roots.append(Path(os.path.expanduser(shared)) / "fedepm_fast")
+            if not self.roots[-1].is_dir():
+                _log.warning("%s names no folder of compiled kernels: %s", _SHARED, shared)
 
     def read(self, folder: str, name: str) -> memoryview | None:
         for root in self.roots:
@@ -121,8 +123,9 @@ class _Store:
                 # Logged, not warned of: where warnings are errors it would stay as it is.
                 _log.warning("a compiled kernel is damaged on disk: %s", path / name)
                 continue
-            with contextlib.suppress(OSError):
-                os.utime(path)  # in use, for _prune
+            if self.writable and root is self.roots[0]:
+                with contextlib.suppress(OSError):
+                    os.utime(path)  # in use, for _prune
             return entry
         return None
 

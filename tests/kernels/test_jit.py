@@ -256,6 +256,7 @@ def test_code_that_was_made_for_others_is_read_and_never_written(
     entries = {path: path.read_bytes() for path in made.rglob("*.jit")}
     for path in (made, *made.rglob("*")):
         path.chmod(0o500 if path.is_dir() else 0o400)
+    times = {path: path.stat().st_mtime_ns for path in (made, *made.rglob("*"))}
     given = {"NUMBA_CACHE_DIR": str(own), "FEDEPM_FAST_KERNELS": str(made)}
     assert copy.run(ONE, **given) == "7.0 []"
     at_home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path), "FEDEPM_FAST_KERNELS": "~/made"}
@@ -268,6 +269,7 @@ def test_code_that_was_made_for_others_is_read_and_never_written(
     assert copy.run(ONE, **given) == "16.0 []"
     assert len(list(own.rglob("apply-*.jit"))) == 2
     assert {path: path.read_bytes() for path in made.rglob("*.jit")} == entries
+    assert {path: path.stat().st_mtime_ns for path in (made, *made.rglob("*"))} == times
     # A damaged one, or none: compiled.
     copy.write("callee", CALLEE)
     (path,) = entries
@@ -275,7 +277,10 @@ def test_code_that_was_made_for_others_is_read_and_never_written(
     path.write_bytes(entries[path][:-1] + b"?")
     assert copy.run(ONE, **given) == "7.0 ['apply']"
     nowhere = given | {"FEDEPM_FAST_KERNELS": str(tmp_path / "nowhere")}
-    assert copy.run(ONE, **nowhere) == "7.0 []"
+    logged = "import logging, sys; logging.basicConfig(stream=sys.stdout)\n" + ONE
+    told, result = copy.run(logged, **nowhere).splitlines()
+    assert "FEDEPM_FAST_KERNELS names no folder of compiled kernels" in told
+    assert result == "7.0 []"
     made.chmod(0o700)
 
 
