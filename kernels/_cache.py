@@ -108,8 +108,8 @@ class _Store:
         shared = os.environ.get(_SHARED)
         if shared:
             self.roots.append(Path(os.path.expanduser(shared)) / "fedepm_fast")
-            if not self.roots[-1].is_dir():
-                _log.warning("%s names no folder of compiled kernels: %s", _SHARED, shared)
+            if not os.access(self.roots[-1], os.R_OK | os.X_OK):
+                _log.warning("%s names no compiled kernels that can be read: %s", _SHARED, shared)
 
     def read(self, folder: str, name: str) -> memoryview | None:
         for root in self.roots:

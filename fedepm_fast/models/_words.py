@@ -81,10 +81,12 @@ def facts(model: Model) -> list[tuple[str, str]]:
         if sent["preparation"]:
             told = f"{sent['preparation']:,} numbers of means and second moments, {told}"
         return [*found, ("sent by a client", told), ("privacy", privacy["guarantee"])]
+    single = sum(client["rows"] == 1 for client in model.clients)
+    bare = f"no row but of the {single:,} with one, whose sums are that row" if single else "no row"
     found.append((
         "sent by a client",
         f"{sent['preparation']:,} numbers for the columns, {sent['rounds']:,} in the rounds, "
-        f"{sent['inference']:,} for standard errors; no row, no noise",
+        f"{sent['inference']:,} for standard errors; {bare}, no noise",
     ))  # fmt: skip
     return found
 

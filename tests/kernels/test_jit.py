@@ -279,7 +279,7 @@ def test_code_that_was_made_for_others_is_read_and_never_written(
     nowhere = given | {"FEDEPM_FAST_KERNELS": str(tmp_path / "nowhere")}
     logged = "import logging, sys; logging.basicConfig(stream=sys.stdout)\n" + ONE
     told, result = copy.run(logged, **nowhere).splitlines()
-    assert "FEDEPM_FAST_KERNELS names no folder of compiled kernels" in told
+    assert "FEDEPM_FAST_KERNELS names no compiled kernels that can be read" in told
     assert result == "7.0 []"
     made.chmod(0o700)
 

@@ -348,3 +348,14 @@ def test_notebooks_show_tables():
         assert "<b>" not in text
     assert "sex=&lt;b&gt;" in model._repr_html_() or "sex=f" in model._repr_html_()
     assert "3 clients" in data._repr_html_() and "f(x)/m" in result._repr_html_()
+
+
+@pytest.mark.parametrize("clients", [["p", "q", "r"], ["p", "p", "p", "q", "q", "q"]])
+def test_that_sums_of_one_row_are_that_row_is_said(clients: list[str]) -> None:
+    rows = len(clients)
+    table = {"a": np.arange(rows) % 3.0, "y": ["j", "n"] * (rows // 2) + ["j"] * (rows % 2)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = str(fit(table | {"k": clients}, "y", "k"))
+    said = "no row but of the 3 with one, whose sums are that row, no noise"
+    assert (said in " ".join(text.split())) == (rows == 3)
