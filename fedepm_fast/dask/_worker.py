@@ -234,10 +234,16 @@ class Working:
 
 def spread(rows: Any, numbers: NDArray[np.int64], m: int) -> Any:
     """Packed rows as those of m clients, of whom only these have any."""
+    from ..kernels.losses import PackedRows, SparseRows
+
     sizes = np.zeros(m, np.int64)
     sizes[numbers] = rows.client_sizes
     changed = {"client_sizes": sizes}
-    if hasattr(rows, "starts"):
+    if isinstance(rows, SparseRows):
+        for name in ("starts", "heights"):
+            changed[name] = np.zeros(m, np.int64)
+            changed[name][numbers] = getattr(rows, name)
+    elif isinstance(rows, PackedRows):
         ends = np.zeros(m + 1, np.int64)
         ends[numbers + 1] = np.diff(rows.starts)
         changed["starts"] = np.cumsum(ends)
