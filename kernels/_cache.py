@@ -55,7 +55,7 @@ _log = logging.getLogger("fedepm_fast.kernels")
 def _writable(folder: Path, *, private: bool) -> bool:
     """Whether files can be made in `folder`, and, if `private`, by nobody else."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=_mode(private), parents=True, exist_ok=True)
         # Entries are pickles: in a shared place, trust only a folder that is our own.
         if private and hasattr(os, "getuid"):
             status = folder.lstat()
@@ -65,6 +65,11 @@ def _writable(folder: Path, *, private: bool) -> bool:
     except OSError:
         return False
     return True
+
+
+def _mode(private: bool) -> int:
+    """What others may do in a folder: what is beside the package serves all who can run it."""
+    return 0o700 if private else 0o755
 
 
 def _candidates() -> Iterator[tuple[Path, bool]]:
@@ -93,13 +98,14 @@ class _Store:
         self.sources = sources()
         self.roots: list[Path] = []
         self.writable = False
+        self._mode = _mode(True)
         self._announced = False
         if self.sources is None:
             return
         for root, private in _candidates():
             if _writable(root, private=private):
                 self.roots.append(root)
-                self.writable = True
+                self.writable, self._mode = True, _mode(private)
                 break
         # What was compiled when the package was installed serves, even read-only.
         if not config.CACHE_DIR and _BESIDE_SOURCES not in self.roots:
@@ -137,7 +143,7 @@ class _Store:
         fresh = not path.exists()
         temporary = path / f"{name}.{uuid.uuid4().hex[:12]}.tmp"
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.mkdir(mode=self._mode, parents=True, exist_ok=True)
             temporary.write_bytes(_checksum(data) + data)
             os.replace(temporary, path / name)
         except OSError as error:  # a full disk, or a file that another process has open

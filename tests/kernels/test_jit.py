@@ -242,6 +242,26 @@ def test_install_that_cannot_be_written_uses_the_users_cache(copy: Copy, tmp_pat
     assert list(cache.rglob("apply-*.jit"))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX's")
+@pytest.mark.parametrize("place", ["package", "chosen", "home"])
+def test_others_may_read_what_is_not_in_ones_home(copy: Copy, tmp_path: Path, place: str) -> None:
+    home = str(tmp_path / "home")
+    given = {"XDG_CACHE_HOME": home, "HOME": home}
+    if place == "chosen":
+        given["NUMBA_CACHE_DIR"] = str(tmp_path / "chosen")
+    elif place == "home":
+        (copy.kernels / "__pycache__").write_text("not a folder")
+    before = os.umask(0o002)  # others of a group might write, then
+    try:
+        assert copy.run(ONE, **given) == "7.0 ['apply']"
+    finally:
+        os.umask(before)
+    (entry,) = tmp_path.rglob("apply-*.jit")
+    others = 0o000 if place == "home" else 0o055
+    for folder in (entry.parent, entry.parent.parent):
+        assert folder.stat().st_mode & 0o077 == others
+
+
 def test_numba_cache_dir_is_respected(copy: Copy, tmp_path: Path) -> None:
     assert copy.run(ONE, NUMBA_CACHE_DIR=str(tmp_path / "chosen")) == "7.0 ['apply']"
     assert list((tmp_path / "chosen").rglob("apply-*.jit"))
