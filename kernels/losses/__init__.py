@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -73,6 +74,8 @@ _PARALLEL_FROM = 1 << 21
 #: Numbers up to which a workspace is kept for the thread's next call.
 _KEPT = 1 << 14
 _kept = threading.local()
+#: Where losses are that never raise.
+_OURS = __name__.partition(".")[0] + "."
 #: Powers of two, by item size, that quadratic losses are scaled down by where sums overflow, and
 #: where products do whose sums do not.
 _POWERS = {4: (16, 56), 8: (64, 500)}
@@ -223,8 +226,12 @@ def _evaluate(
             check_finite("x", points.reshape(np.shape(x)))
     else:
         check_finite("x", points.reshape(np.shape(x)))
-        with in_threads(count):
-            _parallel(_Asked(rows, chosen, points, weights, want), f, g, count)
+        asked = _Asked(rows, chosen, points, weights, want)
+        if all(str(f.__module__).startswith(_OURS) for f in rows.loss.functions):
+            with in_threads(count):
+                _parallel(asked, f, g, count)
+        else:
+            _one_by_one(asked, f, g, count)
     if rows.quadratic and not (np.isfinite(f).all() and np.isfinite(g if want else f).all()):
         _rescaled(_Asked(rows, chosen, points, weights, want), f, g)
     return f, g
@@ -278,19 +285,34 @@ def _parallel(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> No
     load = np.cumsum((entries / chunks)[chosen[items[:, 0]]])
     shares = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
     shares[-1] = len(items)
-    sums = np.full(len(items), np.nan, rows.dtype)
+    sums = np.empty(len(items), rows.dtype)
     parts = np.empty((len(items) if want else 1, rows.n_parameters), rows.dtype)
     work = aligned((count, -(-rows.work_size // 16) * 16), rows.dtype)
-    try:
-        client_kernels(rows.layout, rows.loss).selected_parallel(
-            rows.arrays, chosen, points, reg, want, f, g, work, items, shares, sums, parts
+    client_kernels(rows.layout, rows.loss).selected_parallel(
+        rows.arrays, chosen, points, reg, want, f, g, work, items, shares, sums, parts
+    )
+
+
+def _one_by_one(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> None:
+    """Whole clients, shared out to Python's threads by their entries.
+
+    For a loss that may raise: Numba's own threads lose an exception, or wait for each other then.
+    """
+    rows, chosen, points, reg, want = asked
+    load = np.cumsum(rows.entries[chosen])
+    ends = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
+    ends[-1] = chosen.size
+
+    def some(first: int, last: int) -> None:
+        slopes = g[first:last] if want else np.empty_like(g)
+        scratch = _scratch(rows)
+        evaluate_clients(
+            rows, chosen[first:last], points, reg, want, f[first:last], slopes, scratch
         )
-    except SystemError:  # what a loss raises in this thread
-        if not np.isnan(sums).any():
-            raise
-    if np.isnan(sums).any():
-        # Numba forgets what is raised in another thread: what is left undone raises it here.
-        evaluate_clients(rows, chosen, points, reg, want, f, g, _scratch(rows))
+
+    with ThreadPoolExecutor(count) as threads:
+        for _ in threads.map(some, ends[:-1].tolist(), ends[1:].tolist()):
+            pass
 
 
 def _check_rows(rows):

@@ -448,8 +448,22 @@ def test_what_functions_raise_in_any_thread_is_raised(monkeypatch, client):
     rows = losses.pack(features, features[:, 0], [100] * 4, loss=own)
     points = np.zeros((4, 2))
     expected = losses.values(rows, points, threads=2)
-    points[client] = 60.0
-    with pytest.raises(OverflowError, match="margins above 35"):
-        losses.values(rows, points, threads=2)
-    points[client] = 0.0
+    for raising in ([client], [client, 3 - client], range(4)) * 5:
+        wrong = points.copy()
+        wrong[raising] = 60.0
+        for ask in (losses.values, losses.values_and_gradients):
+            with pytest.raises(OverflowError, match="margins above 35"):
+                ask(rows, wrong, threads=2)
     assert losses.values(rows, points, threads=2).tobytes() == expected.tobytes()
+
+
+def test_threads_do_not_change_bits_of_a_loss_of_ones_own(monkeypatch, rng):
+    monkeypatch.setattr(losses, "_PARALLEL_FROM", 0)
+    features, sizes = rng.normal(size=(500, 5)), [100, 1, 199, 150, 50]
+    own = losses.scalar_loss(lambda t, y: 0.5 * (t - y) ** 2, lambda t, y: t - y)
+    rows, points = losses.pack(features, features[:, 0], sizes, loss=own), rng.normal(size=(5, 5))
+    for chosen in (None, [3], [4, 0, 0, 2]):
+        given = {"clients": chosen, "reg": np.linspace(0.0, 1.0, 5)}
+        one, two = (losses.values_and_gradients(rows, points, threads=t, **given) for t in (1, 2))
+        assert [a.tobytes() for a in one] == [a.tobytes() for a in two]
+        assert losses.values(rows, points, threads=2, **given).tobytes() == one[0].tobytes()
