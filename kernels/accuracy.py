@@ -24,6 +24,7 @@ from ._simd import (
 from .losses._blocks import GROUP as BLOCKS
 from .losses._blocks import group_margins, scale_point
 from .losses._client_rows import ClientRows, aligned
+from .losses._narrow import narrow_table
 from .losses._packed import pack
 from .losses._rows import GROUP, _csr_margins, _dense_margins
 
@@ -189,5 +190,7 @@ def _in_rows(margins, classes, folds):
 @warms
 def _warm(dtypes: Any) -> None:
     for dtype in dtypes:
-        rows = pack(np.ones((1, 1), dtype), [0], [1])
-        wrong_and_ties(rows, np.ones((1, 1), dtype))
+        table = np.ones((1, 1), dtype)
+        narrow = [narrow_table(table)] if table.dtype == np.float64 else []
+        for features in (table, *narrow):
+            wrong_and_ties(pack(features, [0], [1]), table)
