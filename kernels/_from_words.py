@@ -93,7 +93,7 @@ def philox_round(c0, c1, c2, c3, key0, key1, by):
 
 
 @device
-def common_of(purpose, tau, key0, key1, by):
+def _common(purpose, tau, key0, key1, by):
     """What the first two rounds of all blocks have in common."""
     high, low = multiply_wide(tau, by[1])
     key2, key3 = np.uint64(key0 + _W0), np.uint64(key1 + _W1)
@@ -101,14 +101,14 @@ def common_of(purpose, tau, key0, key1, by):
 
 
 @device
-def of_client(client, common, by):
+def _of_client(client, common, by):
     """What they have in common for a client, or a vector of clients."""
     high, low = multiply_wide(client ^ common[0], by[0])
     return high ^ common[3], low
 
 
 @device
-def two_rounds(counter, mine, common, by):
+def _begun(counter, mine, common, by):
     """Blocks after their first two rounds."""
     high0, low0 = multiply_wide(counter, by[0])
     high1, low1 = multiply_wide(high0 ^ common[2], by[1])
@@ -124,13 +124,13 @@ def two_rounds(counter, mine, common, by):
 def _start(clients, piece, pieces, common, by):
     """Row, counter, and what is the client's, of the first block of a piece."""
     row = min(piece // pieces, clients.size - 1)
-    return row, np.uint64(2 * (piece % pieces)), of_client(clients[row], common, by)
+    return row, np.uint64(2 * (piece % pieces)), _of_client(clients[row], common, by)
 
 
 @device
-def block(counter, mine, common, key0, key1, by):
+def _block(counter, mine, common, key0, key1, by):
     """The four words of a counter."""
-    c = two_rounds(counter, mine, common, by)
+    c = _begun(counter, mine, common, by)
     key0, key1 = np.uint64(key0 + _W0 + _W0), np.uint64(key1 + _W1 + _W1)
     for _ in range(ROUNDS - 2):
         c = philox_round(c[0], c[1], c[2], c[3], key0, key1, by)
@@ -139,10 +139,10 @@ def block(counter, mine, common, key0, key1, by):
 
 
 @device
-def two_blocks(counter, mine, common, key0, key1, by):
+def _two_blocks(counter, mine, common, key0, key1, by):
     """The words of a counter, which is even, and of the next one, side by side."""
-    a = two_rounds(counter, mine, common, by)
-    b = two_rounds(np.uint64(counter | _ONE), mine, common, by)
+    a = _begun(counter, mine, common, by)
+    b = _begun(np.uint64(counter | _ONE), mine, common, by)
     key0, key1 = np.uint64(key0 + _W0 + _W0), np.uint64(key1 + _W1 + _W1)
     for _ in range(ROUNDS - 2):
         a = philox_round(a[0], a[1], a[2], a[3], key0, key1, by)
@@ -158,7 +158,7 @@ def _onward(at, clients, count, blocks, common, by):
     counter = np.uint64(counter + count)
     if counter == blocks:
         row, counter = min(row + 1, clients.size - 1), np.uint64(0)
-        mine = of_client(clients[row], common, by)
+        mine = _of_client(clients[row], common, by)
     return row, counter, mine
 
 
@@ -186,11 +186,11 @@ def _eight(together, at, clients, piece, last, pieces, common, by):
         mine = splat(clients, at[2][0]), splat(clients, at[2][1])
     elif piece < last:
         counter, client = _lanes(clients, piece, pieces)
-        mine = of_client(client, common, by)
+        mine = _of_client(client, common, by)
     else:  # nobody waits for them
         counter = iota(clients)
         mine = counter, counter
-    return two_rounds(counter, mine, common, by)
+    return _begun(counter, mine, common, by)
 
 
 @device
@@ -227,7 +227,7 @@ def from_words(law: Law) -> Any:
         width = lanes(out)
         pieces = (n + width - 1) // width
         held, by = hold(), multipliers()
-        common = common_of(purpose, tau, key0, key1, by)
+        common = _common(purpose, tau, key0, key1, by)
         keys, words = scratch(clients), scratch(clients)
         key2, key3 = np.uint64(key0 + _W0 + _W0), np.uint64(key1 + _W1 + _W1)
         for r in range(_PASSES):
@@ -256,11 +256,11 @@ def from_words(law: Law) -> Any:
                 if has_limbs():
                     key2, key3 = load_each(keys, 2 * r), load_each(keys, 2 * r + 1)
                     v = philox_round(v[0], v[1], v[2], v[3], key2, key3, by)
-                    c = block(at[1], at[2], common, key0, key1, by)
+                    c = _block(at[1], at[2], common, key0, key1, by)
                     _store_block(words, half, r, c)
                     at = _onward(at, clients, _ONE, blocks, common, by)
                 else:
-                    c, d = two_blocks(at[1], at[2], common, key0, key1, by)
+                    c, d = _two_blocks(at[1], at[2], common, key0, key1, by)
                     _store_block(words, half, 2 * r, c)
                     _store_block(words, half, 2 * r + 1, d)
                     at = _onward(at, clients, _TWO, blocks, common, by)

@@ -39,7 +39,7 @@ from .._simd import (
 )
 from ._loss import Loss
 from ._narrow import BASE, FLOAT
-from ._steps import hide, steps_of
+from ._steps import SETTLED, hide, steps_of
 
 #: Blocks a chunk; the partial sums of chunks are added in order.
 CHUNK = 1024
@@ -47,8 +47,6 @@ CHUNK = 1024
 GROUP = 16
 #: Bytes of all blocks beyond which they come from memory.
 _CACHED = 1 << 24
-#: Factors, each at most 2, that a running product takes before its logarithm.
-_SETTLED = 64
 
 
 def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
@@ -114,7 +112,7 @@ def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
                     prefetch_second(blocks, j)
             total += part
             factors += group
-            if factors >= _SETTLED or block + group == stop:
+            if factors >= SETTLED or block + group == stop:
                 total, product, factors = settle(total, product), zero, 0
             if want:
                 soon = -1 if narrow else origin + GROUP * each + group * early

@@ -37,8 +37,8 @@ from .._simd import (
 )
 from .._simd._types import VECTOR_BYTES
 from ._loss import Loss
-from ._rows import CHUNK, GROUP, SETTLED, csr_layout, losses_of_margins
-from ._steps import steps_of
+from ._rows import CHUNK, GROUP, csr_layout, losses_of_margins
+from ._steps import SETTLED, steps_of
 
 #: The most rows of a panel, and the entries that one has, unless `GROUP` rows have more.
 PANEL, _ENTRIES = 1024, 1 << 15

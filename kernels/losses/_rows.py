@@ -28,14 +28,12 @@ from .._simd import (
     store_partial,
 )
 from ._loss import Loss
-from ._steps import hide, steps_of
+from ._steps import SETTLED, hide, steps_of
 
 #: Rows a chunk; the partial sums of chunks are added in order.
 CHUNK = 8192
 #: The most rows a group.
 GROUP = 64
-#: Factors, each at most 2, that a running product takes before its logarithm.
-SETTLED = 64
 
 
 def dense_layout(loss: Loss) -> tuple[Any, Any, Any]:

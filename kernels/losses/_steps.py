@@ -32,6 +32,9 @@ from .._simd._types import VECTORS
 from . import _vector_math  # noqa: F401  vectors for math.exp and the like
 from ._loss import Loss
 
+#: Factors, each at most 2, that a running product takes before its logarithm.
+SETTLED = 64
+
 
 def own_device(function: Any, identity: str) -> Any:
     """`function`, compiled into what calls it."""
