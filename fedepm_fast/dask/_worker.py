@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -174,7 +174,7 @@ class Working:
         described = spec.objective, spec.client_weight, m, spec.weight_sum
         for problem, numbers in parcel.problems(*described):
             weights[numbers] = problem.client_weights
-            rows = spread(problem.rows, numbers, m)
+            rows = problem.rows.spread(numbers, m)
             own = None if (weights[numbers] == 1).all() else weights
             law = algorithm.noise_model.law.rows
             _, local_round = algorithm.stages(kernel.objective_of(rows, own))
@@ -230,26 +230,6 @@ class Working:
             W[mine], Z[mine], kept[:, mine] = state.W[S], state.Z[S], state.kept[:, S]
             scale[mine], snr[mine] = state.noise_scale[S], state.snr[S]
         return Reply(values, gradients, ok, W, Z, kept, scale, snr, (asking, working))
-
-
-def spread(rows: Any, numbers: NDArray[np.int64], m: int) -> Any:
-    """Packed rows as those of m clients, of whom only these have any."""
-    from ..kernels.losses import PackedRows, SparseRows
-
-    sizes = np.zeros(m, np.int64)
-    sizes[numbers] = rows.client_sizes
-    changed = {"client_sizes": sizes}
-    if isinstance(rows, SparseRows):
-        for name in ("starts", "heights"):
-            changed[name] = np.zeros(m, np.int64)
-            changed[name][numbers] = getattr(rows, name)
-    elif isinstance(rows, PackedRows):
-        ends = np.zeros(m + 1, np.int64)
-        ends[numbers + 1] = np.diff(rows.starts)
-        changed["starts"] = np.cumsum(ends)
-    for array in changed.values():
-        array.flags.writeable = False
-    return replace(rows, **changed)
 
 
 def ask(parcel: Parcel, asked: str, problem: tuple[Any, ...], *arguments: Any) -> list[Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,15 @@ class ClientRows:
         """Chunks that each client is computed in, shape (m,)."""
         return -(-self.client_sizes // _losses_rows.CHUNK)
 
+    def spread(self, numbers: NDArray[np.int64], m: int) -> Self:
+        """These rows as those of m clients, of whom only these, by their numbers, have any."""
+        arrays = self._spread(numbers, m)
+        changed: dict[str, Any] = {name: read_only(array) for name, array in arrays.items()}
+        return replace(self, **changed)
+
+    def _spread(self, numbers: NDArray[np.int64], m: int) -> dict[str, NDArray[np.int64]]:
+        return {"client_sizes": _placed(self.client_sizes, numbers, m)}
+
     @cached_property
     def work_size(self) -> int:
         """Numbers of scratch that the compiled kernels need."""
@@ -126,6 +135,10 @@ class PackedRows(ClientRows):
     @property
     def chunks(self) -> NDArray[np.int64]:
         return -(-np.diff(self.starts) // _losses_blocks.CHUNK)
+
+    def _spread(self, numbers: NDArray[np.int64], m: int) -> dict[str, NDArray[np.int64]]:
+        starts = offsets_of(_placed(np.diff(self.starts), numbers, m))
+        return super()._spread(numbers, m) | {"starts": starts}
 
     @cached_property
     def table(self) -> NDArray[Any]:
@@ -256,9 +269,20 @@ class SparseRows(ClientRows):
     def entries(self) -> NDArray[np.int64]:
         return np.diff(self.indptr[self.offsets])
 
+    def _spread(self, numbers: NDArray[np.int64], m: int) -> dict[str, NDArray[np.int64]]:
+        own = {name: _placed(getattr(self, name), numbers, m) for name in ("starts", "heights")}
+        return super()._spread(numbers, m) | own
+
     @property
     def work_size(self) -> int:
         return whole(self.n_parameters, self.dtype) + self.n_outputs * _losses_jagged.APART
+
+
+def _placed(values: NDArray[np.int64], numbers: NDArray[np.int64], m: int) -> NDArray[np.int64]:
+    """One value for each of m clients: these where `numbers` are, else zero."""
+    found = np.zeros(m, np.int64)
+    found[numbers] = values
+    return found
 
 
 def offsets_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
