@@ -20,7 +20,8 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 from numba.core.environment import lookup_environment
 
-from ._passes import REPLACED, Passes, is_ours, thrifty
+from ._passes import REPLACED, Passes, thrifty
+from ._sources import is_ours
 from ._uncounted import UncountedLowering
 
 config: Any = _config  # its attributes come from the environment
@@ -175,7 +176,7 @@ class KernelCompiler(Compiler):
         return found
 
     def define_pipelines(self) -> Any:
-        ours = is_ours(self.state)
+        ours = is_ours(self.state.func_id.func)
         kind = type(self)
         if ours and kind._ours is not None:
             return [kind._ours]

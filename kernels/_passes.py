@@ -19,9 +19,9 @@ from numba.core.ssa import reconstruct_ssa
 from numba.core.transforms import canonicalize_cfg
 
 from ._extremes import EXTREMES
+from ._sources import is_ours
 from ._uncounted import UncountedLowering, counts_references
 
-_OURS = __name__.partition(".")[0]
 #: Passes for what no function of the package has: closures and contexts, functions that are
 #: inlined before their types are known, array expressions, literals that types depend on.
 _IDLE = (
@@ -38,11 +38,6 @@ _IDLE = (
 _IDLE_PASSES = {
     getattr(module, name, None) for module in (untyped_passes, typed_passes) for name in _IDLE
 }
-
-
-def is_ours(state: Any) -> bool:
-    """Whether the function that is compiled is the package's."""
-    return str(state.func_id.modname).partition(".")[0] == _OURS
 
 
 # Types ------------------------------------------------------------------------------------
@@ -102,7 +97,7 @@ class InferTypes(typed_passes.NopythonTypeInference):
 
     def run_pass(self, state: Any) -> bool:
         context = state.typingctx
-        state.typingctx = _Typing(context, is_ours(state))
+        state.typingctx = _Typing(context, is_ours(state.func_id.func))
         try:
             return bool(super().run_pass(state))
         finally:

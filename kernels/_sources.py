@@ -22,6 +22,11 @@ _OPTIONS_FILE = "_jit.py"  # every kernel depends on its decorators
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b(?:[^\n(#]*\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
+def is_ours(function: Any) -> bool:
+    """Whether a Python function is the package's."""
+    return str(function.__module__).partition(".")[0] == __name__.partition(".")[0]
+
+
 class Sources:
     """The kernel sources as they were when this process began to import them.
 

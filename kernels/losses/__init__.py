@@ -18,7 +18,6 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,6 +35,7 @@ from .._boundary import (
 )
 from .._jit import threads as in_threads
 from .._jit import warms
+from .._share import shared
 from ._client_rows import (
     ClientRows,
     DenseRows,
@@ -74,8 +74,6 @@ _PARALLEL_FROM = 1 << 21
 #: Numbers up to which a workspace is kept for the thread's next call.
 _KEPT = 1 << 14
 _kept = threading.local()
-#: Where losses are that never raise.
-_OURS = __name__.partition(".")[0] + "."
 #: Powers of two, by item size, that quadratic losses are scaled down by where sums overflow, and
 #: where products do whose sums do not.
 _POWERS = {4: (16, 56), 8: (64, 500)}
@@ -227,11 +225,11 @@ def _evaluate(
     else:
         check_finite("x", points.reshape(np.shape(x)))
         asked = _Asked(rows, chosen, points, weights, want)
-        if all(str(f.__module__).startswith(_OURS) for f in rows.loss.functions):
+        if rows.loss.may_raise:
+            _by_clients(asked, f, g, count)
+        else:
             with in_threads(count):
                 _parallel(asked, f, g, count)
-        else:
-            _one_by_one(asked, f, g, count)
     if rows.quadratic and not (np.isfinite(f).all() and np.isfinite(g if want else f).all()):
         _rescaled(_Asked(rows, chosen, points, weights, want), f, g)
     return f, g
@@ -282,9 +280,7 @@ def _parallel(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> No
     items = np.stack((np.repeat(np.arange(chosen.size), chunks[chosen]),) * 2, axis=1)
     first = np.cumsum(chunks[chosen]) - chunks[chosen]
     items[:, 1] = np.arange(len(items)) - np.repeat(first, chunks[chosen])
-    load = np.cumsum((entries / chunks)[chosen[items[:, 0]]])
-    shares = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
-    shares[-1] = len(items)
+    shares = _shares((entries / chunks)[chosen[items[:, 0]]], count)
     sums = np.empty(len(items), rows.dtype)
     parts = np.empty((len(items) if want else 1, rows.n_parameters), rows.dtype)
     work = aligned((count, -(-rows.work_size // 16) * 16), rows.dtype)
@@ -293,26 +289,31 @@ def _parallel(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> No
     )
 
 
-def _one_by_one(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> None:
+def _by_clients(asked: _Asked, f: NDArray[Any], g: NDArray[Any], count: int) -> None:
     """Whole clients, shared out to Python's threads by their entries.
 
     For a loss that may raise: Numba's own threads lose an exception, or wait for each other then.
     """
     rows, chosen, points, reg, want = asked
-    load = np.cumsum(rows.entries[chosen])
-    ends = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
-    ends[-1] = chosen.size
+    ends = _shares(rows.entries[chosen], count).tolist()
 
-    def some(first: int, last: int) -> None:
+    def some(share: int) -> None:
+        first, last = ends[share : share + 2]
         slopes = g[first:last] if want else np.empty_like(g)
         scratch = _scratch(rows)
         evaluate_clients(
             rows, chosen[first:last], points, reg, want, f[first:last], slopes, scratch
         )
 
-    with ThreadPoolExecutor(count) as threads:
-        for _ in threads.map(some, ends[:-1].tolist(), ends[1:].tolist()):
-            pass
+    shared(some, count, count)
+
+
+def _shares(loads: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Where `count` shares of about the same load begin, and the end of the last one."""
+    total = np.cumsum(loads)
+    found = np.searchsorted(total, np.linspace(0, total[-1], count + 1))
+    found[-1] = total.size
+    return found
 
 
 def _check_rows(rows):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._identity import own_identity, plain
+from .._sources import is_ours
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,11 @@ class Loss:
     """Whether the target is a sign that is folded into the row."""
     quadratic: bool = False
     """Whether t times margin, target and parameter give t^2 times the loss."""
+
+    @cached_property
+    def may_raise(self) -> bool:
+        """Whether a function is not the package's, and so may raise."""
+        return not all(map(is_ours, self.functions))
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
