@@ -12,6 +12,12 @@ from fedepm_fast.kernels import losses
 from fedepm_fast.objectives import OBJECTIVES, as_objective
 
 
+def table(d: int = 40, n: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Random rows and labels of two classes."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(d, n)), (rng.random(d) < 0.4).astype(float)
+
+
 def small_data(
     m: int = 6, n: int = 5, seed: int = 0, *, task: str = "classification", largest: int = 30
 ) -> FederatedData:

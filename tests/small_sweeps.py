@@ -8,6 +8,25 @@ from fedepm_fast.data import sources
 SMALL = sources.Synthetic(clients=4, samples=40, features=3)
 TIMES = ("total_time", "local_time", "elapsed")
 
+#: Another one, as a file says it: 24 runs in 8 cells.
+SPECIFICATION = """
+trials = 3
+max_rounds = 2
+
+[data]
+source = "synthetic"
+clients = [4, 5]
+samples = 60
+features = 3
+
+[[algorithm]]
+name = "fedepm"
+local_steps = [2, 4]
+
+[[algorithm]]
+name = ["sfedavg", "sfedprox"]
+"""
+
 
 def small_sweep(**changed) -> Sweep:
     algorithms = grid(FedEPM, local_steps=[2, 4]) + grid(SFedAvg, local_steps=3)
@@ -23,3 +42,8 @@ def timeless(result) -> tuple:
         for run_id, history in result.histories().items()
     }
     return table, histories
+
+
+def ids(sweep: Sweep) -> list[str]:
+    """The names of its runs."""
+    return sorted(run.run_id for run in sweep)
