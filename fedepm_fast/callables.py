@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._common.notes import of_client
 from ._common.validation import check_array, check_choice, check_real
 from .algorithms import Algorithm, CurvatureFedEPM
 from .callbacks import Callback
@@ -92,7 +92,7 @@ def run_callables(
     ValueError, TypeError
         Naming the argument, or the client whose loss gives something else than a number and n
         numbers, or is not finite in round 0. What a loss raises is passed on, with the client's
-        number as a note.
+        number and the round as notes.
 
     Warns
     -----
@@ -198,7 +198,7 @@ class _Callables:
         return gradient
 
     def batch_gradient(self, i: int, w: Array, rows: NDArray[np.intp]) -> Array:
-        with self._of_client(i):
+        with of_client(i):
             found = cast(Any, self.losses[i]).batch_gradient(w.copy(), rows)
         return self._checked(i, 0.0, found)
 
@@ -236,7 +236,7 @@ class _Callables:
         return None
 
     def _evaluate(self, i: int, w: Array) -> tuple[float, Array]:
-        with self._of_client(i):
+        with of_client(i):
             found: Any = self.losses[i](w.copy())
         if not isinstance(found, tuple) or len(found) != 2:
             raise TypeError(
@@ -249,16 +249,6 @@ class _Callables:
                 f"value of client {i} must be a number, got {type(found[0]).__name__}"
             ) from None
         return value, self._checked(i, value, found[1])
-
-    @staticmethod
-    @contextmanager
-    def _of_client(i: int) -> Iterator[None]:
-        """What a loss raises says whose it is."""
-        try:
-            yield
-        except Exception as error:
-            error.add_note(f"in the loss of client {i}")
-            raise
 
     def _checked(self, i: int, value: float, gradient: Any) -> Array:
         """A gradient as an array, which is finite, as the value is, or remembered as a fault."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._common.notes import of_client
 from .algorithms._averaging import learning_rate
 from .algorithms._operators import (
     ens,
@@ -95,9 +96,17 @@ class Reference:
     def begin(self, settings: Any, key: Any, given: Any, initial: Any, state: Any) -> None:
         clear(state)
         n = state.W.shape[1]
-        unit = self.noise_model.unit(self.randomness, -1, self._everyone, n)
-        state.Z[:] = state.W + unit / self.algorithm.mu0
-        self._shared = dict(zip(self.algorithm.shares, state.shared, strict=True))
+        state.Z[:] = state.W + self._unit(-1, self._everyone, n) / self.algorithm.mu0
+        self._shared = self._shared_of(state)
+
+    def go_on(self, state: Any, tau: int) -> None:
+        """Do the clients' part of a round whose other part is done, by whatever stages."""
+        self._shared = self._shared_of(state)
+        if self.local_round(state, tau):
+            self.upload(state, tau)
+
+    def _shared_of(self, state: Any) -> dict[str, Array]:
+        return dict(zip(self.algorithm.shares, state.shared, strict=True))
 
     def rounds(
         self, problem: Any, settings: Any, key: Any, given: Any, state: Any, history: Any,
@@ -137,11 +146,11 @@ class Reference:
         S, x = self._chosen(state), state.x.copy()
         began = perf_counter()
         for i in S:
-            state.G[i] = problem.gradient(i, x)
+            state.G[i] = self._gradient(i, x)
         state.seconds[0] = perf_counter() - began
         # f and the mean gradient are the experimenter's measures, no client's work.
         for i in np.setdiff1d(self._everyone, S, assume_unique=True):
-            state.G[i] = problem.gradient(i, x)
+            state.G[i] = self._gradient(i, x)
         g_mean = state.G.mean(axis=0)
         state.totals[:] = problem.total_value(x), g_mean @ g_mean
         return True
@@ -155,13 +164,13 @@ class Reference:
         if plan is not None and not algorithm.may_upload(problem, S, gap, x, tau, plan):
             return False
         clients = AtClients(
-            tau, x, begin, G, self._sizes[S], lambda row, w: problem.gradient(S[row], w),
+            tau, x, begin, G, self._sizes[S], lambda row, w: self._gradient(S[row], w),
             dict(zip(algorithm.keeps, state.kept[:, S], strict=True)), self._shared,
             {name: of_clients[S] for name, of_clients in self._told.items()},
             lambda row, epoch: order_of_rows(
                 self.randomness, tau, int(S[row]), int(self._sizes[S[row]]), epoch
             ),
-            lambda row, w, rows: problem.batch_gradient(S[row], w, rows),
+            lambda row, w, rows: self._gradient(S[row], w, rows),
         )  # fmt: skip
         w, mu = algorithm.local_round(clients)
         self._scale = algorithm.noise_scale(problem, S, gap, G, mu, tau, plan)
@@ -171,7 +180,7 @@ class Reference:
     def upload(self, *arguments: Any) -> bool:
         state, tau = arguments[-2:]
         S, n, scale, w = self._chosen(state), len(state.x), self._scale, self._w
-        noise = scale[:, None] * self.noise_model.unit(self.randomness, tau, S, n)
+        noise = scale[:, None] * self._unit(tau, S, n)
         if not np.isfinite(noise).all():
             return False
         z = self.algorithm.upload(self._clients, w, noise)
@@ -183,6 +192,25 @@ class Reference:
         with np.errstate(divide="ignore", invalid="ignore"):
             state.snr[S] = np.where(size == 0, np.inf, np.linalg.norm(w, axis=1) / size)
         return True
+
+    # Functions of the user's may raise: of the loss and of the noise of a client.
+
+    def _gradient(self, i: int, w: Array, rows: NDArray[np.intp] | None = None) -> Array:
+        """Of a client's objective, or with the mean loss of some of its rows."""
+        with of_client(i):
+            if rows is None:
+                return self.problem.gradient(i, w)
+            return self.problem.batch_gradient(i, w, rows)
+
+    def _unit(self, tau: int, clients: NDArray[np.intp], n: int) -> Array:
+        """Unit noise of some clients."""
+        try:
+            return np.asarray(self.noise_model.unit(self.randomness, tau, clients, n))
+        except Exception:
+            for i in clients:
+                with of_client(i, noise=True):
+                    self.noise_model.unit(self.randomness, tau, np.array([i]), n)
+            raise
 
     @staticmethod
     def _chosen(state: Any) -> NDArray[np.intp]:

@@ -137,7 +137,7 @@ def test_what_a_loss_raises_is_passed_on():
     losses[1] = lambda x: x / 0 if False else [][0]
     with pytest.raises(IndexError) as caught:
         run_callables(PLAIN, losses, np.zeros(3), rounds=2)
-    assert caught.value.__notes__ == ["in the loss of client 1"]
+    assert caught.value.__notes__ == ["in the loss of client 1", "at the start of the run"]
 
 
 def test_nan_later_ends_the_run_with_what_was_finite():

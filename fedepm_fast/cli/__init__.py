@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from .._common.notes import notes_of
 from . import (
     _compare,
     _fit,
@@ -128,7 +129,7 @@ def main(arguments: list[str] | None = None) -> None:
         if usage is not None:  # a mistake in the options themselves
             code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-            code = _say(with_option_names(_told(error), arguments[0]), 2)
+            code = _say(with_option_names(_told(error), arguments[0]) + notes_of(error), 2)
             _drop_output()
         else:
             raise

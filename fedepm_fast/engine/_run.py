@@ -30,6 +30,7 @@ from ..stopping import (
     _BuiltIn,
 )
 from . import _memory as memory
+from . import _where as where
 from ._stages import Stages
 
 Array = NDArray[np.float64]
@@ -99,7 +100,12 @@ class Run:
             stages, start, algorithm.keeps, stepwise
         )  # fmt: skip
         self.m, self.n = m, n = problem.n_clients, problem.n_parameters
-        self.at_start = stages.value_at_start(start)
+        self.algorithm, self.problem = algorithm, problem
+        try:
+            self.at_start = stages.value_at_start(start)
+        except Exception as error:
+            where.note_start(error, self, start)
+            raise
         self.settings = _settings(
             algorithm, m, stopping, max_rounds, max_iterations, abs(self.at_start),
             stages.constants,
@@ -112,6 +118,7 @@ class Run:
 
     def begin(self, randomness: CounterRandomness | GivenRandomness) -> None:
         """Begin a run, whether there was another before it or not."""
+        self.randomness = randomness
         self.key, self.given, self.initial = for_stages(randomness)
         stages = self.stages
         self.memory = memory.take(*self._shapes, stages.work_size, stages.workspace)
@@ -125,7 +132,7 @@ class Run:
         self.broken = False
         stages.compile(self, stepwise=self.stepwise)  # the times have none of that
         self.began = perf_counter()
-        self._begin()
+        self.begin_again()
 
     def to_the_end(self) -> tuple[str, ...]:
         """All rounds, without asking anyone: what ended them."""
@@ -136,7 +143,8 @@ class Run:
             tau, names = self.advance(tau, max(1, min(self._piece, left)))
         return names
 
-    def _begin(self) -> None:
+    def begin_again(self) -> None:
+        """Go back to the start."""
         self.state.W[:] = 0.0 if self.start is None else self.start
         self.stages.begin(self.settings, self.key, self.given, self.initial, self.state)
 
@@ -145,9 +153,18 @@ class Run:
         history = self.memory.history
         if last - tau > len(history.objective):
             history = arrays.new_history(last - tau, self.n)
-        reached, flags = self.stages.rounds(
-            self.stages.clients, self.settings, self.key, self.given, self.state, history, tau, last
-        )
+        history.elapsed[: last - tau] = math.nan  # of rounds that are not done
+        try:
+            reached, flags = self.stages.rounds(
+                self.stages.clients, self.settings, self.key, self.given, self.state, history, tau,
+                last,
+            )  # fmt: skip
+        except Exception as error:
+            done = int(np.count_nonzero(~np.isnan(history.elapsed[: last - tau])))
+            points = [*(piece.x for piece in self.pieces[-1:] if tau), history.x[:done]]
+            before = next((x[-1] for x in points[::-1] if len(x)), None)
+            where.note_round(error, self, tau + done, before)
+            raise
         return reached, flags, history
 
     def advance(self, tau: int, room: int) -> tuple[int, tuple[str, ...]]:
@@ -181,7 +198,7 @@ class Run:
     def _back(self, after: int, *, spoilt: bool) -> None:
         """Go back to the state of the last round that was completed."""
         if spoilt and self.stages.spoils:
-            self._begin()
+            self.begin_again()
             self.rounds(0, after)
         elif not spoilt:
             points = [piece.x for piece in self.pieces if len(piece.x)]

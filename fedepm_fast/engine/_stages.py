@@ -25,6 +25,8 @@ class Stages(Protocol):
     """A `kernels.engine.ClientProblem`, or None where it is not looked at."""
     constants: Array
     """See `Algorithm.constants`."""
+    plan: PrivacyPlan | None
+    """Of a private run."""
     work_size: int
     """Numbers in `workspace`."""
 
@@ -63,7 +65,7 @@ class CompiledStages:
         from ..kernels import engine as kernel  # loads Numba
         from ..kernels._jit import JIT_DISABLED
 
-        noise = algorithm.noise_model
+        self.plan, noise = plan, algorithm.noise_model
         weights = problem.client_weights if problem.is_weighted else None
         stages = algorithm.stages(kernel.objective_of(problem.rows, weights))
         for stage in stages:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.notes import of_client
 from .._common.validation import ArgumentValueError
 from ..data import FederatedData
 from ..losses import Objective
@@ -222,14 +223,12 @@ def _model(
     weights = np.ones(len(data.labels)) if data.sample_weight is None else data.sample_weight
     weighted = plain is not None
     plain = np.ones(len(data.labels)) if plain is None else plain
-    sums = [
-        ClientSums(
-            point_sums(objective, data.features[s], data.labels[s], weights[s], w),
-            LabelSums.of(objective, data.labels[s], plain[s]),
-            float(weights[s].sum()),
-        )
-        for s in slices
-    ]
+    sums = []
+    for name, s in zip(names, slices, strict=True):
+        with of_client(name):
+            points = point_sums(objective, data.features[s], data.labels[s], weights[s], w)
+        of_labels = LabelSums.of(objective, data.labels[s], plain[s])
+        sums.append(ClientSums(points, of_labels, float(weights[s].sum())))
     blamed = unbounded(problem, w)
     n = len(w)
     by_class = settings.class_weight

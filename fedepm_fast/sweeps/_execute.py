@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .. import __version__
 from .._common.measures import measured
+from .._common.notes import notes_of
 from ..data import FederatedData
 from ..engine import Outcome
 from ..guarantees import share_a_seed
@@ -143,7 +144,8 @@ def _record(cell: Cell, item: Item, made: Callable[[], Result], keep_x: bool) ->
         kept = {name: v for name, v in result.history.items() if keep_x or name != "x"}
         return record_of(cell, item, measures=measured(result), packed=_history.encode(kept))
     except Exception as failure:
-        return record_of(cell, item, error=f"{type(failure).__name__}: {failure}")
+        text = f"{type(failure).__name__}: {failure}{notes_of(failure)}"
+        return record_of(cell, item, error=text)
 
 
 def record_of(cell: Cell, item: Item, **found: Any) -> Record:

@@ -217,22 +217,40 @@ def _evaluate(
         g = output("out", out_gradients, (chosen.size, n), dtype, points)
     else:
         g = np.empty((1, n), dtype)
-    if count == 1 or rows.entries[chosen].sum() < _PARALLEL_FROM:
-        # What the kernel finds out is not asked before: with all else in the caches driven out by
-        # the last call's rows, a few lines of Python take as long as a thousand rows.
-        if not evaluate_clients(rows, chosen, points, weights, want, f, g, _scratch(rows)):
-            check_finite("x", points.reshape(np.shape(x)))
-    else:
-        check_finite("x", points.reshape(np.shape(x)))
-        asked = _Asked(rows, chosen, points, weights, want)
-        if rows.loss.may_raise:
-            _by_clients(asked, f, g, count)
+    try:
+        if count == 1 or rows.entries[chosen].sum() < _PARALLEL_FROM:
+            # What the kernel finds out is not asked before: with all else in the caches driven out
+            # by the last call's rows, a few lines of Python take as long as a thousand rows.
+            if not evaluate_clients(rows, chosen, points, weights, want, f, g, _scratch(rows)):
+                check_finite("x", points.reshape(np.shape(x)))
         else:
-            with in_threads(count):
-                _parallel(asked, f, g, count)
+            check_finite("x", points.reshape(np.shape(x)))
+            asked = _Asked(rows, chosen, points, weights, want)
+            if rows.loss.may_raise:
+                _by_clients(asked, f, g, count)
+            else:
+                with in_threads(count):
+                    _parallel(asked, f, g, count)
+    except Exception as error:
+        if rows.loss.may_raise:
+            _note_client(error, _Asked(rows, chosen, points, weights, want))
+        raise
     if rows.quadratic and not (np.isfinite(f).all() and np.isfinite(g if want else f).all()):
         _rescaled(_Asked(rows, chosen, points, weights, want), f, g)
     return f, g
+
+
+def _note_client(error: Exception, asked: _Asked) -> None:
+    """Say of what a loss raised whose it was: clients are asked again, one by one."""
+    rows, chosen, points, reg, want = asked
+    f, g = np.empty(1, rows.dtype), np.empty((1, rows.n_parameters), rows.dtype)
+    for k in range(chosen.size):
+        try:
+            evaluate_clients(rows, chosen[k : k + 1], points, reg, want, f, g, _scratch(rows))
+        except Exception as again:
+            if type(again) is type(error):
+                error.add_note(f"in the loss of client {chosen[k]}")
+                return
 
 
 def _scratch(rows: ClientRows) -> NDArray[Any]:
