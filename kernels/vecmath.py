@@ -25,6 +25,7 @@ from ._jit import chosen_device, device, kernel, warms
 from ._simd import (
     absolute,
     copysign,
+    exp2_eighths,
     fma,
     from_bits,
     keep,
@@ -62,6 +63,11 @@ _LOG2_E = 1.4426950408889634
 # log 2 in two parts, the first short enough for its products with exponents to be exact.
 _LN2_HIGH, _LN2_LOW = 0.6931471805601177, -1.7239444525614835e-13
 _LN2_HIGH_32, _LN2_LOW_32 = 0.693145751953125, 1.428606765330187e-06
+# The same of an eighth of it, of which there are eight times as many.
+_EIGHTH_HIGH, _EIGHTH_LOW = 0.08664339757001471, -2.1549305657018543e-14
+_EIGHTH_HIGH_32, _EIGHTH_LOW_32 = 0.08664703369140625, -3.636121391537017e-06
+# The logarithms of 2**-1023 and 2**-127.
+_LEAST, _LEAST_32 = -709.0895657128241, -88.02969193111305
 
 
 # ---------------------------------------------------------------------------------
@@ -90,17 +96,17 @@ def _exp64(x):
 
 @device
 def _exp_negative64(x):
-    # Without the tail of the reduced argument, and with half the steps one after the other.
-    x = maximum(keep(x, -746.0), x)
-    n = round_even(x * keep(x, _LOG2_E))
-    r = fma(n, keep(x, -_LN2_LOW), fma(n, keep(x, -_LN2_HIGH), x))
+    # By eighths of log 2, whose powers a table has, so half as many terms are enough.
+    x = maximum(keep(x, _LEAST), x)
+    shifted = fma(x, keep(x, 8 * _LOG2_E), keep(x, 1.5 * 2.0**52))
+    n = shifted - keep(x, 1.5 * 2.0**52)
+    r = fma(n, keep(x, -_EIGHTH_LOW), fma(n, keep(x, -_EIGHTH_HIGH), x))
     z = r * r
-    q = fma(keep(x, 2.4999962345352376e-08), r, keep(x, 2.763037864961645e-07))
-    q = fma(q, z, fma(keep(x, 2.755758735136998e-06), r, keep(x, 2.4801492762718987e-05)))
-    q = fma(q, z, fma(keep(x, 0.00019841269504755537), r, keep(x, 0.0013888888943922705)))
-    q = fma(q, z, fma(keep(x, 0.008333333333495629), r, keep(x, 0.04166666666652919)))
-    q = fma(q, z, fma(keep(x, 0.1666666666666641), r, keep(x, 0.5000000000000011)))
-    return scale_by_power(fma(z, q, r) + keep(x, 1.0), n)
+    q = fma(keep(x, 0.0001984056437757773), r, keep(x, 0.0013889782276268455))
+    q = fma(q, z, fma(keep(x, 0.008333333371266934), r, keep(x, 0.041666666569726084)))
+    q = fma(q, z, fma(keep(x, 0.16666666666663707), r, keep(x, 0.5000000000000298)))
+    power = exp2_eighths(shifted)
+    return fma(power, fma(z, q, r), power)
 
 
 @device
@@ -116,14 +122,30 @@ def _exp32(x):
     return scale_by_power((fma(r * r, q, -low) + high) + 1.0, n)
 
 
+@device
+def _exp_negative32(x):
+    x = maximum(keep(x, _LEAST_32), x)
+    shifted = fma(x, keep(x, 8 * _LOG2_E), keep(x, 1.5 * 2.0**23))
+    n = shifted - keep(x, 1.5 * 2.0**23)
+    r = fma(n, keep(x, -_EIGHTH_LOW_32), fma(n, keep(x, -_EIGHTH_HIGH_32), x))
+    q = fma(keep(x, 0.04166042059659958), r, keep(x, 0.16668029129505157))
+    q = fma(q, r, keep(x, 0.5))
+    power = exp2_eighths(shifted)
+    return fma(power, fma(r * r, q, r), power)
+
+
 @_by_lanes(_exp64, _exp32)
 def vector_exp(x):
     """e**x of a vector; see `exp`."""
 
 
-@_by_lanes(_exp_negative64, _exp32)
+@_by_lanes(_exp_negative64, _exp_negative32)
 def vector_exp_negative(x):
-    """e**x of a vector of numbers up to 0, or NaN: quicker, to 1.1 units of the last place."""
+    """e**x of a vector of numbers up to 0, or NaN: quicker, to 1.1 units of the last place.
+
+    Where that is no normal number, below -708.4 (float32: -87.3), it is something from 0 to the
+    least of those instead, 0 from -709.1 (-88.1) on.
+    """
 
 
 # ---------------------------------------------------------------------------------

@@ -120,7 +120,11 @@ if __name__ == "__main__":
 
     report("exp float64", exp_rest, exp_weight, (-half, half), 9, np.float64)
     report("exp float32", exp_rest, exp_weight, (-half, half), 4, np.float32)
+    report("exp of an eighth, float64", exp_rest, exp_weight, (-half / 8, half / 8), 5, np.float64)
+    report("exp of an eighth, float32", exp_rest, exp_weight, (-half / 8, half / 8), 2, np.float32)
     report("log float64", log_rest, log_weight, (mp.mpf(0), top), 6, np.float64)
     report("log float32", log_rest, log_weight, (mp.mpf(0), top), 2, np.float32)
     print("log 2 float64:", split(mp.log(2), 41, np.float64))
     print("log 2 float32:", split(mp.log(2), 15, np.float32))
+    print("an eighth of log 2, float64:", split(mp.log(2) / 8, 40, np.float64))
+    print("an eighth of log 2, float32:", split(mp.log(2) / 8, 14, np.float32))

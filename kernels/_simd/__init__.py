@@ -18,7 +18,6 @@ from __future__ import annotations
 from ._arithmetic import (
     absolute,
     copysign,
-    exponent,
     fma,
     from_bits,
     has_limbs,
@@ -28,7 +27,6 @@ from ._arithmetic import (
     narrow,
     reinterpret,
     round_even,
-    scale_by_power,
     sqrt,
     to_bits,
     to_float,
@@ -76,6 +74,7 @@ from ._memory import (
     store_partial,
     with_lane,
 )
+from ._powers import exp2_eighths, exponent, scale_by_power
 from ._registers import (
     hold,
     hold_scalar,
@@ -99,6 +98,7 @@ __all__ = [
     "count_true",
     "count_where",
     "counts_from",
+    "exp2_eighths",
     "exponent",
     "first_lanes",
     "flat_view",

@@ -15,7 +15,6 @@ from ._types import (
     call_intrinsic,
     compare,
     constant,
-    is_float,
     is_floating,
     is_int,
     is_x86,
@@ -136,76 +135,6 @@ def round_even(typingctx, a):
 
     def codegen(context, builder, sig, args):
         return _round_even(context, builder, a, args[0])
-
-    return signature(a, a), codegen
-
-
-def _power_of_two(builder, kind, exponent):
-    """2 to a whole floating-point exponent, shifted into place from a fixed-point sum."""
-    width, bits, bias = (64, 52, 1023) if kind.element.bitwidth == 64 else (32, 23, 127)
-    whole = ir.VectorType(ir.IntType(width), kind.lanes)
-    fixed = builder.fadd(exponent, constant(kind, 1.5 * 2.0**bits))
-    shifted = builder.shl(builder.bitcast(fixed, whole), ir.Constant(whole, [bits] * kind.lanes))
-    biased = builder.add(shifted, ir.Constant(whole, [bias << bits] * kind.lanes))
-    return builder.bitcast(biased, llvm_vector(kind))
-
-
-@operation
-def scale_by_power(typingctx, a, exponent):
-    """``scale_by_power(a, n)``: a * 2**n, rounded once, for whole floats `n`.
-
-    For 0.5 <= abs(a) <= 2 or NaN and abs(n) <= 2000 (float32: 250); otherwise unspecified.
-    """
-    if not is_float(a) or exponent != a:
-        return None
-    wide = a.element.bitwidth == 64
-
-    def codegen(context, builder, sig, args):
-        value, n = args
-        if "+avx512f" in processor_features(context):
-            name = f"llvm.x86.avx512.mask.scalef.{'pd' if wide else 'ps'}.512"
-            every = ir.Constant(ir.IntType(a.lanes), -1)
-            current_rounding = ir.Constant(_I32, 4)
-            operands = [value, n, value, every, current_rounding]
-            return call_intrinsic(builder, name, value.type, operands)
-        # Two steps, the first of them exact, because 2**n itself may not be a number.
-        shift = constant(a, 1.5 * 2.0 ** (52 if wide else 23))
-        half = builder.fmul(n, constant(a, 0.5))
-        half = builder.fsub(builder.fadd(half, shift), shift)
-        for part in (half, builder.fsub(n, half)):
-            value = builder.fmul(value, _power_of_two(builder, a, part))
-        return value
-
-    return signature(a, a, exponent), codegen
-
-
-@operation
-def exponent(typingctx, a):
-    """``exponent(a)``: the whole float k with ``2**k <= a < 2**(k + 1)``.
-
-    For positive normal numbers; otherwise unspecified.
-    """
-    if not is_float(a):
-        return None
-    wide = a.element.bitwidth == 64
-
-    def codegen(context, builder, sig, args):
-        (value,) = args
-        if "+avx512f" in processor_features(context):
-            name = f"llvm.x86.avx512.mask.getexp.{'pd' if wide else 'ps'}.512"
-            every = ir.Constant(ir.IntType(a.lanes), -1)
-            current_rounding = ir.Constant(_I32, 4)
-            operands = [value, value, every, current_rounding]
-            return call_intrinsic(builder, name, value.type, operands)
-        # The exponent's bits as those of a whole number, which begin where 2**fraction has a 1.
-        width, fraction, bias = (64, 52, 1023) if wide else (32, 23, 127)
-        whole = ir.VectorType(ir.IntType(width), a.lanes)
-        shifted = builder.lshr(
-            builder.bitcast(value, whole), ir.Constant(whole, [fraction] * a.lanes)
-        )
-        one = ir.Constant(whole, [(bias + fraction) << fraction] * a.lanes)
-        number = builder.bitcast(builder.or_(shifted, one), value.type)
-        return builder.fsub(number, constant(a, 2.0**fraction + bias))
 
     return signature(a, a), codegen
 

@@ -254,6 +254,32 @@ def exponent(a):
     return _apply(lambda x: np.frexp(x)[1].astype(x.dtype) - x.dtype.type(1), a)
 
 
+def _eighths(fraction):
+    """Bits of 2**(k/8) for k = 0, 1, ... 7, less those that k is in a fraction's upper ones."""
+    powers = np.array(
+        [
+            1.0, 1.0905077326652577, 1.189207115002721, 1.2968395546510096, 1.4142135623730951,
+            1.5422108254079407, 1.681792830507429, 1.8340080864093424,
+        ],
+        np.float64 if fraction == 52 else np.float32,
+    )  # fmt: skip
+    bits = powers.view(np.int64 if fraction == 52 else np.int32)
+    return bits - (np.arange(8, dtype=bits.dtype) << (fraction - 3))
+
+
+#: By the bits of a number.
+EIGHTHS = {64: _eighths(52), 32: _eighths(23)}
+
+
+def exp2_eighths(a):
+    def powers(x):
+        width, fraction = (64, 52) if x.dtype.itemsize == 8 else (32, 23)
+        bits = x.view(EIGHTHS[width].dtype)
+        return (EIGHTHS[width][bits & 7] + (bits << (fraction - 3))).view(x.dtype)
+
+    return _apply(powers, a)
+
+
 def to_bits(a):
     return _apply(lambda x: x.view(np.int64 if x.dtype.itemsize == 8 else np.int32), _scalar(a))
 

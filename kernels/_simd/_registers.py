@@ -18,6 +18,7 @@ from ._memory import address_of, holds, lanes_constant, vector_like, vector_of
 from ._types import (
     VECTOR_BYTES,
     VectorType,
+    concatenate,
     is_x86,
     llvm_vector,
     operation,
@@ -128,16 +129,11 @@ def load_pieces(typingctx: Any, array: Any, index: Any, apart: Any) -> Any:
         return None
 
     def codegen(context, builder, sig, args):
-        part, found = _piece_of(vector), []
-        for pointer in _places(context, builder, array, vector, args):
-            found.append(builder.load(pointer, align=vector.element.bitwidth // 8))
-        lanes = part.lanes
-        while len(found) > 1:
-            lanes *= 2
-            order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes)))
-            pairs = zip(found[::2], found[1::2], strict=True)
-            found = [builder.shuffle_vector(*pair, order) for pair in pairs]
-        return found[0]
+        found = [
+            builder.load(pointer, align=vector.element.bitwidth // 8)
+            for pointer in _places(context, builder, array, vector, args)
+        ]
+        return concatenate(builder, found)
 
     return signature(vector, array, types.intp, types.intp), codegen
 

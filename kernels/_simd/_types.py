@@ -133,6 +133,16 @@ def pick_lanes(builder: Any, value: ir.Value, start: int, count: int) -> ir.Valu
     return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), picks)
 
 
+def concatenate(builder: Any, parts: list[ir.Value]) -> ir.Value:
+    """One vector of the lanes of 1, 2, 4, ... of the same type."""
+    while len(parts) > 1:
+        lanes = 2 * parts[0].type.count
+        order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes)))
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [builder.shuffle_vector(*pair, order) for pair in pairs]
+    return parts[0]
+
+
 def operation(typer: Callable[..., Any]) -> Any:
     """The intrinsic that `typer` describes, or without compilation its NumPy twin."""
     if JIT_DISABLED:

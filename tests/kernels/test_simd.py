@@ -171,6 +171,24 @@ def test_scaling_by_powers_rounds_once(dtype: Any, rng: np.random.Generator) -> 
 
 
 @kernel
+def _eighths(n: Any, shift: Any, out: Any) -> None:
+    for i in range(0, n.size, simd.lanes(n)):
+        simd.store(out, i, simd.exp2_eighths(simd.load(n, i) + shift))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_eighths_of_powers_are_rounded(dtype: Any) -> None:
+    info = np.finfo(dtype)
+    first, last = 8 * int(info.minexp), 8 * int(info.maxexp) - 8
+    n = np.arange(first - 8, last, dtype=dtype)  # whole vectors
+    out = np.empty_like(n)
+    _eighths(n, dtype(1.5 * 2.0**info.nmant), out)
+    powers = np.exp2(np.arange(8) / 8).astype(dtype)
+    assert_same(out[8:], np.ldexp(powers[np.arange(first, last) % 8], np.arange(first, last) // 8))
+    assert out[0] == 0.0 and np.all(np.diff(out[:9]) > 0)
+
+
+@kernel
 def _integer_operations(a: Any, b: Any, out: Any) -> None:
     for i in range(0, a.size, simd.lanes(a)):
         x, y = simd.load(a, i), simd.load(b, i)

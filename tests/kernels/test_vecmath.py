@@ -178,6 +178,30 @@ def test_device_functions(dtype: Any, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(out[2], vecmath.log(x + dtype(1.0)))
 
 
+@kernel
+def _exp_negative(x: Any, out: Any) -> None:
+    for i in range(0, x.size, simd.lanes(x)):
+        simd.store(out, i, vecmath.vector_exp_negative(simd.load(x, i)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_exp_of_negative_numbers(dtype: Any, rng: np.random.Generator) -> None:
+    least, size = np.finfo(dtype).tiny, 800
+    low = 0.9999 * float(np.log(least))
+    x = np.concatenate([rng.uniform(low, 0, size), -rng.exponential(size=size)]).astype(dtype)
+    beyond = np.linspace(low, 1.1 * low, size, dtype=dtype)
+    ends = np.array([-np.inf, -np.finfo(dtype).max, 0.0, -0.0, -least, np.nan], dtype)
+    whole = np.concatenate([x, beyond, ends, np.zeros(10, dtype)])
+    out = np.empty_like(whole)
+    _exp_negative(whole, out)
+    with mp.workdps(40):
+        assert ulps(out[: x.size], [mp.exp(mp.mpf(v)) for v in x.tolist()]) <= 1.1
+    below = out[x.size : -16]
+    assert np.all(np.diff(below) <= 0) and np.all(below[-size // 2 :] == 0)
+    assert np.all(np.abs(below - vecmath.exp(beyond)) < least)
+    np.testing.assert_array_equal(out[-16:-10], np.array([0, 0, 1, 1, 1, np.nan], dtype))
+
+
 def test_inputs_are_coerced_and_shapes_kept() -> None:
     assert vecmath.exp(0) == 1.0 and isinstance(vecmath.exp(0), np.float64)
     assert isinstance(vecmath.exp(np.float32(0)), np.float32)
