@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.core import types
 from numpy.typing import ArrayLike, NDArray
 
 from ._boundary import as_floats, check_finite, check_shape
-from ._jit import device, kernel, warms
+from ._jit import device, kernel, stage, warms
+from ._pointers import address_of
 from ._simd import (
     any_true,
     count_true,
@@ -21,6 +23,7 @@ from ._simd import (
     select,
     splat,
 )
+from ._views import view_of, whole
 from .losses._blocks import GROUP as BLOCKS
 from .losses._blocks import group_margins, scale_point
 from .losses._client_rows import ClientRows, aligned
@@ -75,10 +78,35 @@ def counting(rows: ClientRows, points: int = 1) -> tuple[Any, Any, tuple[Any, ND
     work, out : ndarray
         Memory, and where the counts of so many `points` go.
     """
-    loss = rows.loss
-    function = _counting(rows.layout, rows.n_outputs > 1, loss.folds)
     work, out = aligned((rows.work_size,), rows.dtype), np.empty((points, 2), np.int64)
-    return function, rows.arrays, (work, out)
+    return _function(rows), rows.arrays, (work, out)
+
+
+def _function(rows: ClientRows) -> Any:
+    return _counting(rows.layout, rows.n_outputs > 1, rows.loss.folds)
+
+
+class Counted(NamedTuple):
+    """What rows are counted of, and memory: as of `counting`."""
+
+    points: NDArray[Any]
+    work: NDArray[Any]
+    out: NDArray[np.int64]
+
+
+def counting_at(rows: ClientRows, counted: Counted) -> int:
+    """The address of ``f(arrays, counted)``, of addresses of the words of both."""
+    kinds = view_of(rows.arrays, "rows"), view_of(counted)
+    return address_of(_by_address(_function(rows)).get_compile_result(types.none(*kinds)))
+
+
+@functools.cache
+def _by_address(count: Any) -> Any:
+    @stage
+    def count_at(rows, counted):
+        count(whole(rows), counted.points, counted.work, counted.out)
+
+    return count_at
 
 
 @device

@@ -189,11 +189,12 @@ class Rows(Frozen):
             )  # fmt: skip
         return packed[key]
 
-    def in_place(self, rows: ClientRows) -> Self:
-        """Data of packed rows of so many clients that change where they are, and of no others."""
+    def in_place(self, rows: ClientRows, sizes: NDArray[np.int64]) -> Self:
+        """Data of packed rows that change where they are, and of no others; so do their `sizes`."""
         (key,) = self.__dict__["_packed"]
+        sizes = sizes.view()  # which will be read-only
         return self._made(
-            features=np.empty((0, self.n_features)), client_sizes=rows.client_sizes,
+            features=np.empty((0, self.n_features)), client_sizes=sizes,
             feature_names=None, client_names=None, rows=np.empty(self.n_samples, np.int64),
             description={}, sample_weight=None, is_binary=self.is_binary, _packed={key: rows},
         )  # fmt: skip

@@ -16,11 +16,11 @@ from ..private_runs import plan_of
 from ..randomness import CounterRandomness, GivenRandomness
 from ..reference import ModelStages, Reference
 from ..stopping import BUILT_IN, CALLBACK, MAX_ITERATIONS, MAX_ROUNDS, StoppingRule
-from ._repeatable import Repeatable
+from ._repeatable import Ended, Repeatable
 from ._run import NEVER, Outcome, Run, has_diverged
 from ._stages import CompiledStages, Stages
 
-__all__ = ["Outcome", "Repeatable", "has_diverged", "simulate", "supports"]
+__all__ = ["Ended", "Outcome", "Repeatable", "has_diverged", "simulate", "supports"]
 
 Array = NDArray[np.float64]
 

@@ -114,14 +114,14 @@ class Run:
         conditions = stopping.conditions if type(stopping) in BUILT_IN else ()
         self.order = (*conditions, DIVERGED, MAX_ROUNDS, MAX_ITERATIONS)
         self._piece = max(1, min(_PIECE, max_rounds + 1, _PIECE_NUMBERS // n))
-        self._shapes = m, n, len(algorithm.keeps), len(algorithm.shares), self._piece
+        self.shapes = m, n, len(algorithm.keeps), len(algorithm.shares), self._piece
 
     def begin(self, randomness: CounterRandomness | GivenRandomness) -> None:
         """Begin a run, whether there was another before it or not."""
         self.randomness = randomness
         self.key, self.given, self.initial = for_stages(randomness)
         stages = self.stages
-        self.memory = memory.take(*self._shapes, stages.work_size, stages.workspace)
+        self.memory = memory.take(*self.shapes, stages.work_size, stages.workspace)
         self.state = self.memory.state
         self.pieces: list[arrays.History] = []
         self.lists: dict[str, list[Any]] = {
@@ -183,10 +183,7 @@ class Run:
         history = arrays.History(*(array[: after - tau] for array in found))
         if found is self.memory.history:
             history = arrays.History(*(array.copy() for array in history))
-        history.elapsed[:] += offset
-        history.snr[:] = _log10(history.snr)
-        if tau == 0:
-            history.local_time[:1] = 0.0
+        corrected(history, offset, first=tau == 0)
         self.pieces.append(history)
         self.broken = bool(flags & (loop.SPOILT | loop.OVERFLOW))
         if self.broken:
@@ -243,16 +240,9 @@ class Run:
             name: parts[0] if len(parts) == 1 else np.concatenate(parts)
             for name, parts in zip(arrays.History._fields, pieces, strict=True)
         }
-        rounds = len(history["objective"])
-        # How long the clients of a round worked is known a round later.
-        worked = history["local_time"]
-        worked[:-1] = worked[1:]
-        worked[-1:] = 0.0
-        first = 0 if every_accuracy else max(rounds - 1, 0)
+        first = 0 if every_accuracy else max(len(history["objective"]) - 1, 0)
         accuracy = self.stages.accuracies(history["x"][first:]) if keep_x else None
-        if accuracy is not None:
-            history["accuracy"] = np.full(rounds, np.nan)
-            history["accuracy"][first:] = accuracy
+        reported(history, accuracy)
         if not keep_x:
             del history["x"]
         x, W, Z, kept = state.x, state.W, state.Z, state.kept
@@ -264,7 +254,7 @@ class Run:
             Z=Z,
             reasons=reasons,
             history=history,
-            snr_clients=_log10(state.snr),
+            snr_clients=log10(state.snr),
             total_time=total,
             at_start=self.at_start,
             kept=dict(zip(self.keeps, kept, strict=True)),
@@ -273,7 +263,31 @@ class Run:
         return found
 
 
-def _log10(ratio: Array) -> Array:
+def corrected(history: arrays.History, before: float, *, first: bool) -> None:
+    """Make of what the loop recorded of rounds, the first ones or others, what is reported.
+
+    `before` is the time that the run took before the call.
+    """
+    history.elapsed[:] += before
+    history.snr[:] = log10(history.snr)
+    if first:
+        history.local_time[:1] = 0.0
+
+
+def reported(history: dict[str, Any], accuracy: Array | None) -> dict[str, Any]:
+    """The history of all rounds, with the accuracy of the last ones, if there is any."""
+    # How long the clients of a round worked is known a round later.
+    worked = history["local_time"]
+    worked[:-1] = worked[1:]
+    worked[-1:] = 0.0
+    if accuracy is not None:
+        history["accuracy"] = np.full(len(worked), np.nan)
+        history["accuracy"][len(worked) - len(accuracy) :] = accuracy
+    return history
+
+
+def log10(ratio: Array) -> Array:
+    """The logarithm; of zero and of NaN without a warning."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.log10(ratio)
 

@@ -74,7 +74,7 @@ class CompiledStages:
                     f"stages of {type(algorithm).__name__} must be compiled with "
                     f"fedepm_fast.kernels.engine.stage, got the function {stage.__name__}"
                 )
-        self._engine = kernel.Engine(
+        self.engine = kernel.Engine(
             problem.rows, *stages, noise.law.rows, algorithm.draws_batches, weights
         )
         bounds = (np.empty(0),) * 3 if plan is None else plan[:3]
@@ -82,7 +82,7 @@ class CompiledStages:
         self.clients = arrays.ClientProblem(problem.reg, algorithm.steps(d), *bounds, told, d)
         self.constants = np.array(algorithm.constants(problem.n_parameters, plan), np.float64)
         self._rows, self.work_size = problem.rows, problem.rows.work_size
-        self.begin, self.rounds = self._engine.begin, self._engine.rounds
+        self.begin, self.rounds = self.engine.begin, self.engine.rounds
         self.value_at_start, self.accuracies = problem.value_at_start, problem.accuracies
 
     def workspace(self) -> Any:
@@ -91,7 +91,7 @@ class CompiledStages:
         return workspace(self._rows)
 
     def compile(self, run: Any, *, stepwise: bool) -> None:
-        done = self._engine.stages, run.settings.noise_factor > 0, run.initial.size > 0
+        done = self.engine.stages, run.settings.noise_factor > 0, run.initial.size > 0
         if done in _loaded and not stepwise:
             return
         _loaded.add(done)

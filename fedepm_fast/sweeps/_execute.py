@@ -15,7 +15,7 @@ from .. import __version__
 from .._common.measures import measured
 from .._common.notes import notes_of
 from ..data import FederatedData
-from ..engine import Outcome
+from ..engine import Ended
 from ..guarantees import share_a_seed
 from ..randomness import split_seed
 from ..result import DivergenceWarning, Result
@@ -88,7 +88,7 @@ def execute_task(
         _own.cells, _own.trials = cells, Trials()
     done: list[Done] = []
     for first in range(0, len(task), _BLOCK):
-        block: list[tuple[Item, Outcome, float]] = []
+        block: list[tuple[Item, Ended, float]] = []
         for _, index, seed, trial in task[first : first + _BLOCK]:
             _own.trials.draw(cells[index], seed, trial)
         for item in task[first : first + _BLOCK]:
@@ -96,9 +96,9 @@ def execute_task(
                 break
             began = perf_counter()
             _, index, seed, trial = item
-            outcome = _own.trials.run(cells[index], seed, trial)
-            if outcome is not None:
-                block.append((item, outcome, perf_counter() - began))
+            ended = _own.trials.run(cells[index], seed, trial)
+            if ended is not None:
+                block.append((item, ended, perf_counter() - began))
                 continue
             kept = _own.split  # of neighbours
             if kept is None or kept[0] != (id(cells[index].source), seed, trial):
@@ -123,18 +123,21 @@ def _alone(cell: Cell, item: Item, keep_x: bool, began: float) -> Done:
 
 
 def _recorded(
-    cells: Sequence[Cell], block: Sequence[tuple[Item, Outcome, float]], keep_x: bool
+    cells: Sequence[Cell], block: Sequence[tuple[Item, Ended, float]], keep_x: bool
 ) -> list[Done]:
     """Runs of a block, with what it takes to record them shared among them."""
     began, done = perf_counter(), []
-    for item, outcome, seconds in block:
-        _, index, seed, trial = item
-        repeated = cells[index].repeated
-        assert repeated is not None
-        result = partial(repeated.result, outcome, seed, trial)
+    for item, ended, seconds in block:
+        index = item[1]
+        result = partial(_result, cells[index], item, ended)
         done.append(Done(index, _record(cells[index], item, result, keep_x), seconds))
     each = (perf_counter() - began) / max(1, len(block))
     return [one._replace(seconds=one.seconds + each) for one in done]
+
+
+def _result(cell: Cell, item: Item, ended: Ended) -> Result:
+    assert cell.repeated is not None
+    return cell.repeated.result(_own.trials.outcome(cell, ended), *item[2:])
 
 
 def _record(cell: Cell, item: Item, made: Callable[[], Result], keep_x: bool) -> Record:

@@ -2,9 +2,10 @@
 
 A FedEPM run on Adult takes two milliseconds of compiled code, and it took as much again to make
 every array, description and result around it anew. Here a thread makes them once for all trials of
-a cell; and it makes the results of a block of runs after the last of them, for code and objects
-that a run has driven from the caches take several times as long. The compiled code is that of
-`run`, called in the same order with the same numbers.
+a cell; it draws the splits of a block of runs before the first of them and makes their results
+after the last, for code and objects that a run has driven from the caches take several times as
+long; and a run is one call of compiled code, which deals the rows and does what `run` does, in the
+same order with the same numbers.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ import numpy as np
 from ..algorithms import Algorithm
 from ..data.partition import EqualParts, RandomCuts, Shuffled
 from ..data.sources import Partitioned
-from ..engine import Outcome, Repeatable
+from ..engine import Ended, Outcome, Repeatable
 from ..objectives import Problem
-from ..randomness import SHUFFLE, CounterRandomness, split_seed
+from ..randomness import SHUFFLE, split_seed
 from ..stopping import BUILT_IN
 from ._cells import Cell
 
-#: Rows, columns, and numbers of the clients' parameters, up to which a thread has such memory.
+#: Rows, columns, and numbers of the clients' parameters and of the points of a run, up to which a
+#: thread has such memory.
 _ROWS, _COLUMNS, _NUMBERS = 1 << 20, 128, 1 << 16
-
-_ZERO = np.uint64(0)
 
 
 class Trials:
@@ -35,16 +35,17 @@ class Trials:
     def __init__(self) -> None:
         self._dealt: dict[Any, Dealt] = {}
         self._of_cell: dict[int, tuple[Cell, Repeatable, Dealt] | None] = {}
+        self._drawn: dict[tuple[int, int, int], Any] = {}
+        self._memory: dict[Any, Any] = {}
 
     def draw(self, cell: Cell, seed: int, trial: int) -> None:
         """Draw how rows will be dealt: for many runs at once that is quicker than between them."""
-        found = self._of_cell.get(id(cell))
-        if found is not None and found[2].trial != (seed, trial):
+        if self._of_cell.get(id(cell)) is not None:
             with suppress(Exception):  # which comes again
-                found[2].draw(seed, trial)
+                self._draw(cell, seed, trial)
 
-    def run(self, cell: Cell, seed: int, trial: int) -> Outcome | None:
-        """The outcome of a run; None where it is left to `run` itself."""
+    def run(self, cell: Cell, seed: int, trial: int) -> Ended | None:
+        """A run that has ended; None where it is left to `run` itself."""
         if id(cell) not in self._of_cell:
             self._of_cell[id(cell)] = None
             with suppress(Exception):  # which `run` raises again, for every run that it is so of
@@ -54,10 +55,31 @@ class Trials:
             return None
         _, repeatable, dealt = found
         try:
-            dealt.deal(seed, trial)
-            return repeatable(CounterRandomness(seed, trial))
-        except Exception:  # which `run` raises again, or a tie, which it breaks
+            split, given = self._draw(cell, seed, trial)
+            del self._drawn[id(cell), seed, trial]
+            anew = dealt.trial != (seed, trial)
+            if anew:
+                dealt.prepare(split)
+            ended = repeatable(seed, trial, given, anew)
+            dealt.trial = seed, trial
+            return ended
+        except Exception:  # which `run` raises again
             return None
+
+    def outcome(self, cell: Cell, ended: Ended) -> Outcome:
+        """What came of a run: of the clients' parameters only the shape."""
+        found = self._of_cell[id(cell)]
+        assert found is not None
+        return found[1].outcome(ended)
+
+    def _draw(self, cell: Cell, seed: int, trial: int) -> Any:
+        """Key and sizes of a trial's split, and what clients are given that hold so many rows."""
+        key = id(cell), seed, trial
+        if key not in self._drawn:
+            _, repeatable, dealt = cast(Any, self._of_cell[id(cell)])
+            split = dealt.drawn(seed, trial)
+            self._drawn[key] = split, repeatable.given(split[1])
+        return self._drawn[key]
 
     def _made(self, cell: Cell) -> tuple[Cell, Repeatable, Dealt]:
         source, objective = cast(Partitioned, cell.source), cell.objective
@@ -65,12 +87,11 @@ class Trials:
         if key not in self._dealt:
             self._dealt[key] = Dealt(source, objective)
         dealt, rule = self._dealt[key], cast(Any, cell.stopping)
-        problem = Problem(dealt.data, objective)
-        return (
-            cell,
-            Repeatable(cell.algorithm, problem, rule, cell.max_rounds, cell.max_iterations),
-            dealt,
-        )
+        repeatable = Repeatable(
+            cell.algorithm, Problem(dealt.data, objective), dealt.sizes, dealt.pack, rule,
+            cell.max_rounds, cell.max_iterations, self._memory,
+        )  # fmt: skip
+        return cell, repeatable, dealt
 
 
 def _can(cell: Cell) -> bool:
@@ -89,7 +110,7 @@ def _can(cell: Cell) -> bool:
         and held.sample_weight is None
         and held.n_samples <= _ROWS
         and held.n_features <= _COLUMNS
-        and held.n_features * source.n_clients <= _NUMBERS
+        and held.n_features * max(source.n_clients, cell.max_rounds + 1) <= _NUMBERS
         and held.is_binary
         and objective.labels == "binary"
         and objective.at_zero is not None
@@ -109,38 +130,29 @@ class Dealt:
 
         held = source.table.held
         self._partition = cast(Shuffled, source.partition)
+        self._rows = held.n_samples
+        self._last: Any = None
         #: The one whose rows are dealt.
         self.trial: tuple[int, int] | None = None
-        self._drawn: dict[tuple[int, int], tuple[Any, Any]] = {}
-        d = held.n_samples
-        self._order, self._words = np.empty(d, np.int64), np.empty(d, np.uint64)
         data = source.split(0)
         first = cast(Any, data.packed(weights=objective.weights, **objective.packing))
         table = held.features
         if isinstance(first, NarrowRows):
             table = held._narrow() if held._narrow else narrow_table(table)
-        self._pack = Repacking(first, table, held.labels)
-        #: Of the clients' sizes and of packed rows; of no others, which runs do not ask for.
-        self.data = data.in_place(self._pack.rows)
+        self.pack = Repacking(first, table, held.labels, SHUFFLE)
+        #: Of clients of these sizes and of packed rows; of no others, which runs do not ask for.
+        self.sizes = data.client_sizes.copy()
+        self.data = data.in_place(self.pack.rows, self.sizes)
 
-    def draw(self, seed: int, trial: int) -> tuple[Any, Any]:
-        """The key of a trial's shuffle, and the clients' sizes."""
-        found = self._drawn.get((seed, trial))
-        if found is None:
-            rng, d = np.random.default_rng(split_seed(seed, trial)), len(self._order)
-            found = self._partition.key(d, rng), self._partition.sizes(d, rng)
-            self._drawn[seed, trial] = found
-        return found
+    def drawn(self, seed: int, trial: int) -> tuple[Any, Any]:
+        """The key of a trial's shuffle, and the clients' sizes; of cells that share it the same."""
+        if self._last is None or self._last[0] != (seed, trial):
+            rng = np.random.default_rng(split_seed(seed, trial))
+            found = self._partition.key(self._rows, rng), self._partition.sizes(self._rows, rng)
+            self._last = (seed, trial), found
+        return self._last[1]  # type: ignore[no-any-return]
 
-    def deal(self, seed: int, trial: int) -> None:
-        """Have the rows of a trial dealt."""
-        if self.trial == (seed, trial):
-            return
-        from ..kernels.sampling import order_into
-
+    def prepare(self, split: tuple[Any, Any]) -> None:
+        """Prepare for a run that deals the rows first, by key and sizes."""
         self.trial = None
-        key, sizes = self.draw(seed, trial)
-        del self._drawn[seed, trial]
-        order_into(key[0], key[1], np.uint64(SHUFFLE), _ZERO, _ZERO, self._order, self._words)
-        self._pack(self._order, sizes)
-        self.trial = seed, trial
+        self.pack.key[:2], self.pack.sizes[:] = split

@@ -294,26 +294,31 @@ class Engine:
                 return _run_loop(  # type: ignore[no-any-return]
                     *self.stages, self._rows.arrays, *arguments, history, tau, last
                 )
-        draws = settings.private or settings.noise_factor > 0.0
-        rows = self._drawing if draws else self._plain
+        rows = self.words_of(settings)
         addresses = [
             self._address(k, view, value)
             for k, (view, value) in enumerate(zip(_GIVEN, (*arguments, history), strict=True))
         ]
-        return _loop()(*self._pointers, rows[1], *addresses, tau, last)  # type: ignore[no-any-return]
+        return _loop()(*self.pointers, rows[1], *addresses, tau, last)  # type: ignore[no-any-return]
 
     @functools.cached_property
-    def _pointers(self) -> tuple[int, ...]:
+    def pointers(self) -> tuple[int, ...]:
+        """Addresses of the compiled stages."""
         return tuple(map(_pointer, self.stages))
+
+    def words_of(self, settings: Settings) -> tuple[Any, int]:
+        """The words of the rows for runs of these settings, and their address."""
+        draws = settings.private or settings.noise_factor > 0.0
+        return self._drawing if draws else self._plain
 
     @functools.cached_property
     def _plain(self) -> tuple[Any, int]:
-        """The words of the rows, and their address."""
+        """Those of runs without noise."""
         return self._pointed[0], self._pointed[0].ctypes.data
 
     @functools.cached_property
     def _drawing(self) -> tuple[Any, int]:
-        """The same for a run that draws noise: others compile no law."""
+        """Those of runs that draw noise: others compile no law."""
         rows = Rows(*self._pointed[0].tolist())._replace(draw=draw_address(self._law))
         words = ROWS.packed(rows)
         return words, words.ctypes.data
@@ -365,13 +370,16 @@ def _pointer(stage: Any) -> int:
     return address_of(stage.get_compile_result(_STAGE))
 
 
+#: Of the loop, which takes pointers to stages and addresses of the rest.
+LOOP = types.UniTuple(types.int64, 2)(
+    *[types.int64] * _STAGES, ROWS, *_VIEWS, _HISTORY, types.int64, types.int64
+)
+
+
 @functools.cache
 def _loop() -> Any:
-    """The loop, which takes pointers to stages and addresses of the rest."""
-    signature = types.UniTuple(types.int64, 2)(
-        *[types.int64] * _STAGES, ROWS, *_VIEWS, _HISTORY, types.int64, types.int64
-    )
-    return _run_loop.get_compile_result(signature).entry_point
+    """The loop, to be called from Python."""
+    return _run_loop.get_compile_result(LOOP).entry_point
 
 
 @warms

@@ -19,7 +19,7 @@ from ..losses._pointed import ROWS
 from ..noise import gaussian_rows, laplace_rows
 
 _LAWS = {"laplace": laplace_rows, "gaussian": gaussian_rows}
-_DRAWN = types.none(
+DRAWN = types.none(
     *[types.uint64] * 4,
     types.Array(types.uint64, 1, "C"),
     *[types.Array(types.float64, 1, "C")] * 2,
@@ -35,7 +35,7 @@ def upload_of(law: Any) -> Any:
 @functools.cache
 def draw_address(law: Any) -> int:
     """Where the machine code of a law is, for `Rows.draw`."""
-    return address_of(_LAWS.get(law, law).get_compile_result(_DRAWN))
+    return address_of(_LAWS.get(law, law).get_compile_result(DRAWN))
 
 
 @functools.cache
@@ -53,9 +53,9 @@ def _draw(
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         address = field(context, builder, ROWS, args[0], ROWS.names.index("draw"))
-        return call_at(context, builder, address, _DRAWN, args[1:])
+        return call_at(context, builder, address, DRAWN, args[1:])
 
-    return types.none(rows, *_DRAWN.args), codegen
+    return types.none(rows, *DRAWN.args), codegen
 
 
 @device

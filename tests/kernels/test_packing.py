@@ -13,6 +13,7 @@ from fedepm_fast import FedEPM, Problem, datasets
 from fedepm_fast.kernels import _aligned, accuracy, losses
 from fedepm_fast.kernels.losses import _packed
 from fedepm_fast.kernels.losses._repacking import Repacking
+from fedepm_fast.kernels.sampling import sample
 
 SIZES = np.array([1, 7, 8, 9, 16, 200, 3])
 D = int(SIZES.sum())
@@ -93,13 +94,15 @@ def test_rows_packed_again_in_place_are_those_packed_anew(rng, loss, shift):
     features += shift  # no float32 numbers
     held = losses.narrow_table(features) or features
     first = losses.pack(held, labels, SIZES, loss=loss)
-    again = Repacking(first, held, labels)
+    again = Repacking(first, held, labels, 6)
     before = again.rows.arrays
     # What is made of the clients before any rows are dealt divides by their sizes.
     np.testing.assert_array_equal(again.rows.client_sizes, SIZES)
     for _ in range(2):
-        order, sizes = rng.permutation(D), rng.permutation(SIZES)
-        again(order, sizes)
+        key, sizes = rng.integers(0, 2**63, 2), rng.permutation(SIZES)
+        again.key[:2], again.sizes[:] = key, sizes
+        again()
+        order = sample(*key.tolist(), 6, 0, D, D)
         want = losses.pack(held, labels, sizes, loss=loss, rows=order, labels_of_table=True)
         blocks, targets, *others = again.rows.arrays
         count = want.starts[-1]
@@ -115,9 +118,9 @@ def test_rows_are_packed_again_of_a_table_of_their_kind(rng):
     narrow = losses.narrow_table(features)
     wide = losses.pack(features, labels, SIZES)
     with pytest.raises(TypeError, match="table must be an array for PackedRows, got NarrowTable"):
-        Repacking(wide, narrow, labels)
+        Repacking(wide, narrow, labels, 6)
     with pytest.raises(TypeError, match="table must be a NarrowTable for NarrowRows, got ndarray"):
-        Repacking(losses.pack(narrow, labels, SIZES), features, labels)
+        Repacking(losses.pack(narrow, labels, SIZES), features, labels, 6)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
