@@ -248,13 +248,11 @@ def fit(
         print(repr(model) if quiet else text)
         if paths:
             print(common.wrote(paths))
-    if private:
+    if private:  # whose notes are told as soon as they are known
         return
-    shown = not (quiet or json) and sys.stdout.isatty() and sys.stderr.isatty()
     if not (model.training["converged"] or model.training["unbounded"]):
-        text = model.notes[0]
-        raise common.CommandFailed(text.partition(":")[0] if shown else text)
-    for note in () if shown else model.notes:  # the summary ends with them
+        raise common.CommandFailed(model.notes[0])
+    for note in model.notes:
         print(f"warning: {note}", file=sys.stderr)
 
 
@@ -333,11 +331,14 @@ def _objective(name: str | None, delta: float | None) -> Any:
 
 
 def summary_of(model: Model, errors: str | None, level: float) -> str:
-    """The summary; a kind of errors that the model has not is the option's mistake."""
+    """The summary, without what the command warns of; a kind of errors that the model has not is
+    the option's mistake."""
+    from dataclasses import replace
+
     from .._common.validation import ArgumentError
 
     try:
-        return model.summary(errors, level)
+        return replace(model, notes=()).summary(errors, level)
     except ArgumentError as error:
         raise error.of("errors") from None
 

@@ -240,16 +240,18 @@ def test_warnings_are_told_and_not_raised(capsys, folder, tmp_path, monkeypatch)
         capsys, "fit", tmp_path / "tells.csv", "--label", "outcome", "--client-column", "hospital"
     )
     assert code == 0 and err.startswith("warning: the rows have no best coefficients: tells can")
-    # On a terminal, where the summary has said so, it is not said again.
-    for stream in (sys.stdout, sys.stderr):
-        monkeypatch.setattr(stream, "isatty", lambda: True)
+    # Once, and on standard error, whatever else is printed, and wherever to.
     columns = ("--label", "outcome", "--client-column", "hospital")
-    code, out, err = fedepm(capsys, "fit", tmp_path / "tells.csv", *columns)
-    assert (code, err) == (0, "") and " ".join(out.split()).count("no best coefficients") == 1
-    code, _, err = fedepm(capsys, "fit", tmp_path / "tells.csv", *columns, "--quiet")
-    assert code == 0 and err.count("no best coefficients") == 1
-    code, _, err = fedepm(capsys, "fit", folder / "table.csv", *columns, "--max-rounds", 1)
-    assert (code, err) == (1, "error: the fit did not converge in 1 round\n")
+    for terminal in (False, True):
+        for stream in (sys.stdout, sys.stderr):
+            monkeypatch.setattr(stream, "isatty", lambda terminal=terminal: terminal)
+        for more in ((), ("--quiet",), ("--json",)):
+            code, out, err = fedepm(capsys, "fit", tmp_path / "tells.csv", *columns, *more)
+            assert code == 0 and err.count("no best coefficients") == 1
+            assert "warning" not in out and err.startswith("warning: ")
+        code, out, err = fedepm(capsys, "fit", folder / "table.csv", *columns, "--max-rounds", 1)
+        assert code == 1 and err.startswith("error: the fit did not converge in 1 round: ")
+        assert "did not converge" not in out
 
 
 @pytest.mark.parametrize(
