@@ -191,25 +191,43 @@ def export(
 def prune(
     store: StorePath,
     where: Where = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete them without asking.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count them, and delete nothing.")
+        bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")
     ] = False,
 ) -> None:
-    """Delete the runs for which the conditions hold, such as --where failed=true."""
+    """Delete the runs for which the conditions hold, such as --where failed=true.
+
+    On a terminal it says which these are and asks; elsewhere it needs --yes.
+    """
     from ..store import Store
 
     if not where:
         raise ValueError("--where must say which runs to delete; --where 'trial>=0' means all")
     if not store.exists():
         raise FileNotFoundError(f"no store at {store}")
-    with Store(store, readonly=dry_run) as opened:
-        count = len(opened.ids(where))
+    with Store(store, readonly=True) as opened:
+        table, total = opened.table(where), len(opened)
+        count = len(table["run_id"])
         _tell_absent(opened, where, count)
-        if dry_run:
-            print(f"{count} of {len(opened)} runs would be deleted")
-        else:
-            total = len(opened)
-            print(f"deleted {opened.prune(where)} of {total} runs")
+        if dry_run or not yes:
+            if count:
+                print_cells(table)
+            print(f"{count} of {total} runs would be deleted", flush=True)
+    if dry_run or not count:
+        return
+    if not yes and not _agreed(f"delete {count} run{'s' * (count != 1)} of {store}?"):
+        print("nothing was deleted")
+        return
+    with Store(store) as opened:
+        print(f"deleted {opened.prune(where)} of {total} runs")
+
+
+def _agreed(question: str) -> bool:
+    """What who sits at the terminal answers; ValueError where nobody does."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ValueError("yes must be given where there is no terminal to ask at")
+    return typer.confirm(question, err=True)
 
 
 def _tell_absent(store: Store, where: list[str] | None, count: int) -> None:

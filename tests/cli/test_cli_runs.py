@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -137,13 +139,36 @@ def test_runs_export(capsys, store, tmp_path):
         assert table["mean_objective"].tolist() == want["mean_objective"]
 
 
-def test_runs_prune(capsys, spec):
+class Answers(io.StringIO):
+    """Somebody at a terminal, or nobody."""
+
+    def __init__(self, answer):
+        super().__init__("" if answer is None else f"{answer}\n")
+        self.isatty = lambda: answer is not None
+
+
+def test_runs_prune(capsys, spec, monkeypatch):
     fedepm(capsys, "sweep", spec, "--quiet")
     store = spec.with_suffix(".sqlite")
-    code, out, _ = fedepm(capsys, "runs", "prune", store, "--where", "trial=2", "--dry-run")
-    assert (code, out) == (0, "8 of 24 runs would be deleted\n")
-    code, out, _ = fedepm(capsys, "runs", "prune", store, "--where", "trial=2")
-    assert (code, out) == (0, "deleted 8 of 24 runs\n")
+    prune = "runs", "prune", store, "--where", "trial=2"
+    code, told, _ = fedepm(capsys, *prune, "--dry-run")
+    assert code == 0 and told.endswith("\n8 of 24 runs would be deleted\n")
+    assert "sfedavg" in told and "fedepm" in told  # by cells, which these are
+    # Where nobody can be asked, nothing is deleted.
+    code, out, err = fedepm(capsys, *prune)
+    assert (code, out) == (2, told) and err.startswith("error: --yes must be given")
+    monkeypatch.setattr(sys, "stdin", Answers("n"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, out, err = fedepm(capsys, *prune)
+    assert (code, out) == (0, told + "nothing was deleted\n")
+    assert err.startswith(f"delete 8 runs of {store}?")
+    with Store(store, readonly=True) as opened:
+        assert len(opened) == 24
+    for answer, more in (("y", ()), (None, ["--yes"])):
+        fedepm(capsys, "sweep", spec, "--quiet")
+        monkeypatch.setattr(sys, "stdin", Answers(answer))
+        code, out, _ = fedepm(capsys, *prune, *more)
+        assert (code, out.removeprefix(told)) == (0, "deleted 8 of 24 runs\n")
     assert fedepm(capsys, "sweep", spec, "--dry-run")[1].endswith(
         f"16 of them in {store} already\n"
     )
