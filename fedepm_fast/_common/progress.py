@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 Tell = Callable[[int, int, int], Any]
@@ -82,7 +84,40 @@ def counting(
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be a bool or a callable, got {progress!r}")
     with bars(progress and sys.stderr.isatty()) as show:
-        tell = None if show is None else lambda *counts: show(what, *counts)
-        if tell is not None:
+        tell: Tell | None = _Lines(done, what) if progress else None
+        if show is not None:
+            tell = functools.partial(show, what)
             tell(done, total, 0)
         yield Counting(done, total, tell)
+
+
+class _Lines:
+    """Lines on standard error, in a file say: how far it is and how much is left, each after twice
+    the time of the one before, so that there are few of them."""
+
+    FIRST = 10.0
+
+    def __init__(self, before: int, what: str) -> None:
+        self._before, self._what, self._began = before, what, perf_counter()
+        self._next = self.FIRST
+
+    def __call__(self, done: int, total: int, failed: int) -> None:
+        seconds = perf_counter() - self._began
+        if seconds < self._next or not self._before < done < total:
+            return
+        self._next = 2 * seconds
+        left = seconds * (total - done) / (done - self._before)
+        told = f", {failed} failed" if failed else ""
+        print(
+            f"{done} of {total} {self._what} after {duration(seconds)}{told}; "
+            f"about {duration(left)} left",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
