@@ -16,12 +16,16 @@ from ._common import INTERRUPTED, CommandFailed
 from ._compare import check_plot
 from ._names import with_option_names
 from ._options import of_group, taken, with_options
+from ._run import default_algorithm
 
 if TYPE_CHECKING:
     from ..tuning import TuneResult
 
 
-@with_options("algorithm", "settings", "objective", "mechanism", "data")
+@with_options(
+    "algorithm", "settings", "objective", "mechanism", "data",
+    shown={"algorithm": "fedepm for Adult, curvature for other data"},
+)  # fmt: skip
 def tune(
     space: Annotated[
         list[str] | None,
@@ -70,7 +74,9 @@ def tune(
 ) -> None:
     """Tune parameters by cross-validation, starting from those given.
 
-    Without options: lam, eta, mu0 and beta of FedEPM on Adult, 100 clients.
+    Without options: lam, eta, mu0 and beta of FedEPM on Adult, 100 clients. On other data: beta
+    of FedEPM with eta the curvature, which is what fedepm run takes there and has no other to
+    tune, unless an option or --space names a parameter that only the paper's has.
     """
     from ..tuning import tune as do_tune
     from ..tuning._space import parse_space
@@ -78,12 +84,15 @@ def tune(
 
     asked = dict(given)
     given = common.make_private(given, private)
-    chosen = common.make_algorithm(given.get("algorithm", "fedepm"), given)
+    name, why = _algorithm(given, space, private=private)
+    chosen = common.make_algorithm(name, given)
     goal = common.make_objective(given)
-    searched = parse_space(space, chosen, goal) if space else None
+    searched = parse_space(_by_parameter(space, name), chosen, goal) if space else None
     check_plot(plot)
     out = common.check_out(out)
     federated = common.load_data(given, seed, goal)
+    if why and not (quiet or json):
+        print(f"tuning {chosen.label}, {why}", file=sys.stderr, flush=True)
     try:
         result = do_tune(
             chosen, federated, space=searched, over=over, folds=folds, trials=trials, score=score,
@@ -101,6 +110,8 @@ def tune(
             where = located(storage)[1]
             told = f"finished trials are kept in {where}, the same command goes on from there"
         raise CommandFailed(f"interrupted, {told}", INTERRUPTED) from None
+    if why:  # which follows from the space, too
+        asked["algorithm"] = name
     command = run_command(asked | ({"seed": seed} if seed else {}), result)
     record = {**result.to_dict(), "data": federated.summary(), "command": command}
     paths: list[Path] = []
@@ -119,11 +130,31 @@ def tune(
         print(common.wrote(paths))
 
 
+def _algorithm(given: dict[str, Any], space: list[str] | None, *, private: bool) -> tuple[str, str]:
+    """The algorithm, that of ``fedepm run`` where none is named, and what to say of that."""
+    if "algorithm" in given:
+        return given["algorithm"], ""
+    searched = [text.partition("=")[0].strip().replace("-", "_") for text in space or ()]
+    name, why = default_algorithm({**dict.fromkeys(searched), **given}, private=private)
+    return name, why and f"as fedepm run takes it here: {' '.join(why.split())}"
+
+
+def _by_parameter(space: list[str], algorithm: str) -> list[str]:
+    """What is searched, by the names of parameters: an option's is taken as well."""
+    its = of_group(f"algorithm:{algorithm}")
+    found = []
+    for text in space:
+        name, equals, values = text.partition("=")
+        of = its.get(name.strip().replace("-", "_"))
+        found.append(text if of is None else f"{of.name}{equals}{values}")
+    return found
+
+
 def run_command(given: dict[str, Any], result: TuneResult) -> str:
     """``fedepm run`` with the tuned parameters and what else was given."""
     tuned = result.parameters if result.best.number else {}
-    known = {of.name: name for group in ("algorithm", "objective") for name, of in
-             of_group(group).items()}  # fmt: skip
+    groups = f"algorithm:{result.algorithm.name}", "objective"
+    known = {of.name: name for group in groups for name, of in of_group(group).items()}
     given = given | {known[name]: value for name, value in tuned.items() if name in known}
     words = ["fedepm", "run"]
     for name, value in given.items():

@@ -62,6 +62,32 @@ def test_the_command_tunes_and_prints_what_to_go_on_with(capsys, tmp_path):
     assert ran["objective"]["beta"] == found["parameters"]["beta"]
 
 
+@pytest.mark.parametrize(
+    ("options", "algorithm", "told"),
+    [
+        ((), "curvature", "default for data other than Adult"),
+        (("--space", "mu0=5,50"), "fedepm", "--mu0 is of the paper's FedEPM"),
+        (("--mu0", 50), "fedepm", "--mu0 is of the paper's FedEPM"),
+        (("--algorithm", "fedepm", "--mu0", 50), "fedepm", ""),
+        (
+            ("--space", "lam-share=0,0.1", "--coordinates", "columns"),
+            "curvature",
+            "--lam-share is of --algorithm curvature",
+        ),
+    ],
+)
+def test_what_is_tuned_is_what_run_runs(capsys, options, algorithm, told):
+    given = [*DATA, "--folds", 2, "--rounds", 2, "--trials", 2, *options]
+    code, out, err = fedepm(capsys, "tune", *given)
+    label = "FedEPM" if algorithm == "fedepm" else "FedEPM (curvature)"
+    assert code == 0 and f"\n{label} tuned over 2 folds" in out
+    assert err.startswith(f"tuning {label}, as fedepm run takes it here: {told}" if told else "")
+    code, out, err = fedepm(capsys, "tune", *given, "--json")
+    assert (code, err) == (0, "")
+    code, out, _ = fedepm(capsys, *shlex.split(json.loads(out)["command"])[1:], "--json")
+    assert json.loads(out)["algorithm"] == algorithm
+
+
 def test_the_command_tells_what_is_wrong_in_a_line(capsys, tmp_path):
     for arguments, message in (
         (("--space", "lam=1:0.1"), "error: --space of lam must have low < high"),
@@ -74,7 +100,7 @@ def test_the_command_tells_what_is_wrong_in_a_line(capsys, tmp_path):
         (("--plot", tmp_path / "a.gif"), "error: --plot's suffix must be"),
         (("--storage", tmp_path / "no" / "a.db"), "error: --storage"),
     ):
-        code, out, err = fedepm(capsys, "tune", *DATA, *arguments)
+        code, out, err = fedepm(capsys, "tune", *DATA, "--algorithm", "fedepm", *arguments)
         assert (code, out) == (2, "")
         assert err.startswith(message)
         assert len(err.splitlines()) == 1
