@@ -108,6 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
     typer.core.HAS_RICH = False  # of which typer 0.20 imports all for the plainest help
     completing = any(name.endswith("_COMPLETE") for name in os.environ)
     app = make_app(None if completing else arguments[0])
+    called = " ".join(arguments[: 1 + (arguments[0] == "runs")])
     try:
         code = app(arguments, standalone_mode=False, prog_name="fedepm")
         if code == INTERRUPTED:
@@ -115,7 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
     except CommandFailed as error:
         prefix = "" if error.code == INTERRUPTED else "error: "
-        code = _say(with_option_names(error, arguments[0]), error.code, prefix)
+        code = _say(with_option_names(error, called), error.code, prefix)
     except (KeyboardInterrupt, typer.Abort):
         code = _say("interrupted, nothing was written", INTERRUPTED, prefix="")
     except BrokenPipeError:
@@ -129,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
         if usage is not None:  # a mistake in the options themselves
             code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-            code = _say(with_option_names(_told(error), arguments[0]) + notes_of(error), 2)
+            code = _say(with_option_names(_told(error), called) + notes_of(error), 2)
             _drop_output()
         else:
             raise

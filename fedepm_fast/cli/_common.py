@@ -51,15 +51,19 @@ def make_algorithm(
     from ..algorithms import ALGORITHMS
 
     cls = ALGORITHMS[check_choice(option, name, ALGORITHMS)]
-    own = taken(given, "algorithm")
-    own.pop("algorithm", None)
-    if "private" in given:
+    # Two algorithms may have parameters of one name that are not one option.
+    group = f"algorithm:{name}"
+    its = of_group(group)
+    for other in of_group("algorithm"):
+        if other in given and other not in its and other != "algorithm" and not lenient:
+            raise ValueError(f"{other} is not a parameter of {name}")
+    own = taken(given, group)
+    if "private" in given and "mechanism" in parameters(cls):
         own["mechanism"] = given["private"]
-    for other in own.keys() - parameters(cls).keys():
-        if not lenient:
-            raise ValueError(f"{other} is not a parameter of {cls.name}")
-        del own[other]
-    return cls(**own)
+    elif "private" in given and not lenient:
+        raise ValueError(f"mechanism is not a parameter of {name}")
+    with named_as_options(group):
+        return cls(**own)
 
 
 def make_mechanism(given: Mapping[str, Any]) -> Mechanism:

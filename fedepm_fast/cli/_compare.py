@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._common.parameters import parameters
 from .._common.text import WIDTH, fill
 from .._words import manner_of, number, objective_text, snr_text, stopped_by
 from . import _common as common
 from . import _options as options
 from ._names import with_option_names
-from ._options import taken, with_options
+from ._options import of_group, taken, with_options
 from ._run import RoundsTable, is_adult
 
 if TYPE_CHECKING:
@@ -72,9 +71,9 @@ def compare(
     chosen = [
         common.make_algorithm(name, given, option="algorithms", lenient=True) for name in names
     ]
-    known = {name for algorithm in chosen for name in parameters(type(algorithm))}
-    for name in taken(given, "algorithm"):
-        if name not in known:
+    known = {option for name in names for option in of_group(f"algorithm:{name}")}
+    for name in of_group("algorithm"):
+        if name in given and name not in known:
             raise ValueError(f"{name} is not a parameter of {', '.join(names)}")
     goal = chosen[0].objective(common.make_objective(given))  # the same for all
     federated = common.load_data(given, seed, goal)
@@ -98,7 +97,7 @@ def compare(
             continue
         results.append(result)
     if not results:
-        raise ValueError("; ".join(f"{name}: {why}" for name, why in skipped.items()))
+        raise ValueError(_why_none(skipped))
     optimum = common.optimum_per_client(make_problem(chosen[0], federated, goal), live=live)
 
     gaps = [common.gap_percent(result, optimum) for result in results]
@@ -143,6 +142,17 @@ def _every_one(given: dict[str, Any], private: bool) -> tuple[list[str], dict[st
     first = "fedepm"  # whose preset says what the objective of all is
     names = [first, *(name for name in ALGORITHMS if name != first)]
     return names, {"noise": "none", **given}
+
+
+def _why_none(skipped: Mapping[str, str]) -> str:
+    """Why no algorithm could be run, each reason once."""
+    named: dict[str, list[str]] = {}
+    for name, why in skipped.items():
+        named.setdefault(why, []).append(name)
+    if len(named) == 1:
+        return next(iter(named))
+    texts = {with_option_names(why, "compare"): names for why, names in named.items()}
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
 
 
 def check_plot(plot: Path | None, name: str = "plot") -> None:

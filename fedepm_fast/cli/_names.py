@@ -38,6 +38,11 @@ def with_option_names(error: Exception | str, command: str) -> str:
         lambda m: f"{options[m[1]]} {m[2].strip(chr(39))}",
         message,
     )
+    message = re.sub(
+        r"^(kind|reference)s?\[(['\"])(.*?)\2\](?= must)",
+        lambda m: f"{options[m[1]]} {m[3]}" if m[1] in options else m[0],
+        message,
+    )
     said = _SAID.replace("{words}", f"(?:{words})")
     if argument := getattr(error, "argument", None):
         said += rf"|(?<={re.escape(argument)})(?![\w./-])"
@@ -58,11 +63,13 @@ def with_option_names(error: Exception | str, command: str) -> str:
 
 
 def command_options(name: str) -> dict[str, str]:
-    """The options of a command, by the name of the argument that each one sets."""
+    """The options of a command such as ``run`` or ``runs list``, by the name of the argument that
+    each one sets."""
     from . import make_app
 
-    group: Any = typer.main.get_command(make_app(name))
-    found = group.commands.get(name)
+    found: Any = typer.main.get_command(make_app(name.partition(" ")[0]))
+    for word in name.split():
+        found = getattr(found, "commands", {}).get(word)
     options: dict[str, str] = {}
     for parameter in found.params if found else ():
         for option in (*parameter.opts, *parameter.secondary_opts):

@@ -26,6 +26,11 @@ from fedepm_fast.cli._names import with_option_names
         (["--preset", "paper"], "--preset must be one of 'released', 'text', 'private'"),
         (["--algorithm", "sgd"], "--algorithm must be one of"),
         (["--algorithm", "sfedavg", "--lam", "1"], "--lam is not a parameter of sfedavg"),
+        # Options of two algorithms whose parameters have one name.
+        (["--lam-share", "-1"], "--lam-share must be a finite number in [0, 1], got -1"),
+        (["--algorithm", "fedepm", "--lam-share", "0.5"],
+         "--lam-share is not a parameter of fedepm"),
+        (["--algorithm", "curvature", "--lam", "0.5"], "--lam is not a parameter of curvature"),
         (["--noise", "gauss"], "--noise must be one of"),
         (["--stopping", "never"], "--stopping must be one of"),
         (["--rounds", "3", "--stopping", "text"], "--rounds and --stopping exclude each other"),
@@ -72,12 +77,33 @@ def test_bad_input_is_one_line_and_code_2(capsys, arguments, message):
          "--rounds and --stopping exclude each other"),
         (ValueError("fold 0: objective and gradient rose"), "fold 0: objective and gradient rose"),
         (ValueError("storage a.db cannot be used"), "--storage a.db cannot be used"),
+        (ValueError("kinds['a'] must be one of"), "kinds['a'] must be one of"),
         (ValueError("objective rose"), "objective rose"),
         (ValueError("fedepm: local_steps grow"), "fedepm: --local-steps grow"),
     ],
 )  # fmt: skip
 def test_only_arguments_are_said_as_options(error, said):
     assert with_option_names(error, "tune") == said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit t.csv --label y --kind a=b", "--kind a must be one of 'numeric', 'boolean'"),
+        ("fit t.csv --label y --kind a=category --reference a=9", "--reference a must be a level"),
+        ("fit t.csv --label y --reference z=9", "--reference"),
+        ("runs list a.sqlite --limit -3", "--limit must be an integer >= 0, got -3"),
+        ("tune --lam-share -1", "--lam-share must be a finite number in [0, 1], got -1"),
+        ("compare --all --rounds 1 --stopping text --clients 3",
+         "--rounds and --stopping exclude each other: give one of them\n"),
+        ("compare --lam-share 0.5", "--lam-share is not a parameter of fedepm, sfedprox, sfedavg"),
+    ],
+)  # fmt: skip
+def test_options_are_named_as_they_are_typed(capsys, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("a,y\n1,0\n2,1\n1,1\n2,0\n")
+    code, out, err = fedepm(capsys, *words.split())
+    assert (code, out) == (2, "") and err.startswith(f"error: {message}")
 
 
 def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
