@@ -1,9 +1,10 @@
 """Whole runs: the compiled engine beside the NumPy reference, and a round beside `A.sum()`.
 
 Every run has its own shuffle, split and packing of Adult, m = 100 clients, k0 = 12. Both engines
-do the same runs in one process, one after the other; each ratio is the median over the runs. Then
-FedEPM runs of a sweep, into a store on the disk, and how much of the processor's time is spent
-outside of compiled code.
+do the same runs in one process, one after the other; each ratio is the median over batches of
+runs. Runs differ in length, and threads that are given few wait for the longest: they are given
+the batch's again and again, 8 runs a thread at least. Then FedEPM runs of a sweep, into a store on
+the disk, and how much of the processor's time is spent outside of compiled code.
 
     env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 python bench/runs.py
 """
@@ -14,7 +15,7 @@ import argparse
 import json
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,11 +25,11 @@ from typing import Any
 
 from fedepm_fast import FedEPM, SFedAvg, SFedProx, Sweep, datasets, run, sweep
 from fedepm_fast.algorithms import Algorithm
-from fedepm_fast.kernels import accuracy, sampling
-from fedepm_fast.kernels import engine as stages
-from fedepm_fast.kernels.losses import _packed
+from fedepm_fast.kernels.engine._trial import Trial
 
 CLIENTS = 100
+#: Runs that a thread is given at once, at least.
+A_THREAD = 8
 
 
 def one(algorithm: Algorithm, seed: int, engine: str) -> int:
@@ -37,7 +38,7 @@ def one(algorithm: Algorithm, seed: int, engine: str) -> int:
     return run(algorithm, data, seed=seed, engine=engine, every_accuracy=False).rounds
 
 
-def seconds(algorithm: Algorithm, seeds: range, engine: str, threads: int) -> float:
+def seconds(algorithm: Algorithm, seeds: Sequence[int], engine: str, threads: int) -> float:
     """Time of these runs, shared between threads."""
     began = perf_counter()
     if threads == 1:
@@ -55,12 +56,12 @@ def measure(algorithm: Algorithm, runs: int, batch: int, threads: tuple[int, ...
     ratios: dict[int, list[float]] = {count: [] for count in threads}
     rates: dict[int, list[float]] = {count: [] for count in threads}
     for first in range(1, runs + 1, batch):
-        seeds = range(first, first + batch)
+        seeds = list(range(first, first + batch))
         slow = seconds(algorithm, seeds, "reference", 1)
         for count in threads:
-            # Threads need enough work to share; the reference does not have to do all of it.
-            repeated = max(1, 4 * count // batch) if count > 1 else 1
-            fast = sum(seconds(algorithm, seeds, "compiled", count) for _ in range(repeated))
+            # The reference does not have to do all of what threads share.
+            repeated = -(-A_THREAD * count // batch) if count > 1 else 1
+            fast = seconds(algorithm, seeds * repeated, "compiled", count)
             ratios[count].append(slow * repeated / fast)
             rates[count].append(batch * repeated / fast)
     return {
@@ -89,23 +90,16 @@ class Compiled:
 
     def __init__(self) -> None:
         self.seconds, self._lock = 0.0, Lock()
-        sampling.order_into = self.timed(sampling.order_into)
-        _packed.fill_narrow_blocks = self.timed(_packed.fill_narrow_blocks)
-        loop, counting = self.timed(stages._loop()), accuracy._counting
-        stages._loop = lambda: loop
-        accuracy._counting = lambda *kind: self.timed(counting(*kind))
-
-    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose time is added up."""
+        whole: Any = Trial.__call__
 
         def call(*arguments: Any) -> Any:
             began = perf_counter()
-            found = function(*arguments)
+            found = whole(*arguments)
             with self._lock:
                 self.seconds += perf_counter() - began
             return found
 
-        return call
+        Trial.__call__ = call  # type: ignore[method-assign]
 
 
 def sweeps(trials: int, threads: tuple[int, ...]) -> dict:

@@ -201,7 +201,7 @@ def _store_block(words, half, k, c):
 
 
 @device
-def _in_order(v0, v1, v2, v3):
+def in_order(v0, v1, v2, v3):
     """Four vectors of what became of words 0, 1, 2, 3 of eight blocks, block by block."""
     even, odd = interleave(v0, v2), interleave(v1, v3)
     return interleave(even[0], odd[0]) + interleave(even[1], odd[1])
@@ -284,7 +284,7 @@ def from_words(law: Law) -> Any:
                         k, end = max(row * n, begins), min((row + 1) * n, ends)
                         factor = splat(out, scale[row])
             if has_limbs():
-                v = _in_order(v[0], v[1], v[2], v[3])
+                v = in_order(v[0], v[1], v[2], v[3])
                 for r in range(4):
                     store(words, half + np.uint64(32 + 8 * r), v[r])
             half ^= _HALF

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from . import _boundary as boundary
 from ._jit import device, kernel, warms
 from ._parts import fill, part
-from .philox import fill_words, word, wrapping
+from .philox import fill_words, many_words, word, wrapping
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -61,7 +61,7 @@ def order_into(key0, key1, purpose, tau, client, order, words):
     d = order.size
     for i in range(d):
         order[i] = i
-    fill_words(key0, key1, purpose, tau, client, part(words, 0, d))
+    many_words(key0, key1, purpose, tau, client, part(words, 0, d))
     _to_the_front(order, d, words)
 
 

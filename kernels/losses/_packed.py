@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from ._client_rows import (
 from ._jagged import jagged
 from ._loss import Loss
 from ._narrow import NarrowTable, narrow_table, read_only, whole
-from ._packing import fill_blocks, fill_narrow_blocks
+from ._packing import fill_blocks, fill_narrow_blocks, in_words
 from ._steps import steps_of
 
 #: Where losses have names. It is asked when a loss is given by its name, and not before.
@@ -203,38 +202,20 @@ def _blocks(
     else:
         shape, held, scale = (table.shape[1], width), dtype, np.ones(table.shape[1], dtype)
     blocks = recycled((int(starts[-1]), *shape), held)
-    views = [read_only(array) for array in (rows, labels, sizes, starts)]
-    filler(table, dtype, loss.folds, blocks, targets)(*views[:2], labels_of_table, *views[2:])
-    return [read_only(array) for array in (targets, blocks, starts, scale)]
-
-
-def filler(
-    table: NDArray[Any] | NarrowTable,
-    dtype: np.dtype[Any],
-    folds: bool,
-    blocks: NDArray[Any],
-    targets: NDArray[Any],
-) -> Callable[..., None]:
-    """``fill(rows, labels, of_table, sizes, starts)`` as of `fill_blocks`, into these arrays."""
+    rows, labels, sizes, starts = map(read_only, (rows, labels, sizes, starts))
     if isinstance(table, NarrowTable):
-        words, source = table.float_words, table.rows
-        held, goals = (
-            array.view(np.uint64) for array in (blocks.reshape(len(blocks), -1), targets)
-        )
-
-        def narrow(rows: Any, labels: Any, *given: Any) -> None:
-            fill_narrow_blocks(
-                source, rows, labels.view(np.uint64), *given, folds, words, held, goals
-            )
-
-        return narrow
-    width = blocks.shape[2]
-    memory = aligned((width, whole(table.shape[1], dtype)), dtype)
-
-    def wide(*given: Any) -> None:
-        fill_blocks(read_only(table), *given, folds, blocks, targets, memory)
-
-    return wide
+        labels, *to = in_words(labels, blocks, targets)
+        fill_narrow_blocks(
+            table.rows, rows, labels, labels_of_table, sizes, starts, loss.folds,
+            table.float_words, *to,
+        )  # fmt: skip
+    else:
+        memory = aligned((width, whole(table.shape[1], dtype)), dtype)
+        fill_blocks(
+            read_only(table), rows, labels, labels_of_table, sizes, starts, loss.folds, blocks,
+            targets, memory,
+        )  # fmt: skip
+    return [read_only(array) for array in (targets, blocks, starts, scale)]
 
 
 def _check_rows(rows: ArrayLike | None, d: int, sparse: bool, checked: bool) -> NDArray[np.int64]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .._jit import device, kernel
 from .._parts import fill as fill_with
@@ -30,8 +33,6 @@ from .._simd import (
 _AHEAD, _FAR_AHEAD = 16, 256
 #: Blocks ahead, which are read before they are written to.
 _BLOCKS_AHEAD = 2
-#: Words of a cache line.
-_LINE = 8
 _SIGNS = np.uint64(0x8000000080000000)
 
 
@@ -119,26 +120,16 @@ def _collected(table, places, words, k):
     return with_lane(v, 7, lane(load_each(table, high[3] * words + k), 0))
 
 
-@device
-def _ask(table, words, row, labels, of_table):
-    """Have a row brought, which may straddle two lines."""
-    at = row * words
-    prefetch(table, at)
-    prefetch(table, at + (words - 1))
-    for j in range(_LINE, words - 1, _LINE):
-        prefetch(table, at + j)
-    if of_table:
-        prefetch(labels, row)
-
-
 @kernel
 def fill_narrow_blocks(
     table, rows, labels, of_table, sizes, starts, folds, float_words,
     blocks, targets
 ):  # fmt: skip
-    """The same of a `NarrowTable`, whose ``rows`` are `table`; all numbers are words of 8 bytes."""
+    """The same of a `NarrowTable`, whose ``rows`` are `table`; all numbers are words of 8 bytes.
+
+    Rows are so short that the processor itself asks for dozens ahead.
+    """
     words, width = table.shape[1], lanes(table)
-    ordered, d = rows.size == 0, labels.size if rows.size == 0 else rows.size
     zero = splat(table, 0)
     first = 0
     for i in range(sizes.size):
@@ -146,9 +137,6 @@ def fill_narrow_blocks(
         for b in range(starts[i], starts[i + 1]):
             count = last - first
             held, at = first_lanes(table, count), _places(rows, first, last - 1)
-            if not ordered:
-                for t in range(first + _AHEAD, min(first + _AHEAD + width, d)):
-                    _ask(table, words, rows[t], labels, of_table)
             label = load_partial(labels, first, 0 if of_table else count, 0)
             if of_table:
                 label = _collected(labels, at, 1, 0)
@@ -165,3 +153,9 @@ def fill_narrow_blocks(
                     v = transpose_bytes(subtract_bytes(v ^ negative, negative))
                 store(blocks, (b * words + k) * width, v)
             first = min(first + width, last)
+
+
+def in_words(*arrays: NDArray[Any]) -> list[NDArray[np.uint64]]:
+    """`labels`, `blocks` and `targets` as `fill_narrow_blocks` takes them."""
+    labels, blocks, targets = arrays
+    return [a.view(np.uint64) for a in (labels, blocks.reshape(len(blocks), -1), targets)]

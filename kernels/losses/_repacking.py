@@ -19,7 +19,7 @@ from ..philox import wrapping
 from ..sampling import order_into
 from ._client_rows import NarrowRows, PackedRows
 from ._narrow import NarrowTable, read_only, whole
-from ._packing import fill_blocks, fill_narrow_blocks
+from ._packing import fill_blocks, fill_narrow_blocks, in_words
 
 
 class _Dealt(NamedTuple):
@@ -126,8 +126,7 @@ class Repacking:
         memory, no_target, float_words = np.empty((0, 0)), packed.loss.no_target, 0
         if isinstance(table, NarrowTable):
             float_words, table = table.float_words, table.rows
-            labels, blocks = labels.view(np.uint64), blocks.reshape(len(blocks), -1)
-            blocks, targets = blocks.view(np.uint64), targets.view(np.uint64)
+            labels, blocks, targets = in_words(labels, blocks, targets)
             no_target = int(np.float64(no_target).view(np.uint64))
         else:
             memory = aligned((width, whole(table.shape[1], packed.dtype)), packed.dtype)
