@@ -156,12 +156,16 @@ def own_file(tmp_path_factory):
         os.environ["PYTHONPATH"] = before
 
 
-@pytest.fixture(params=[*BUILT_IN, "heavy_ball"])
-def algorithm(request):
-    cls = ALGORITHMS[request.param]
+def made(name):
+    cls = ALGORITHMS[name]
     given = {"local_steps": 3, "mu0": 20.0, "epsilon": 5.0, "learning_rate": 0.05}
     given |= {"curvature_share": 1.0, "r0": 0.6}  # FedADMM's, of which callables tell no more
     return cls(**{name: given[name] for name in parameters(cls).keys() & given.keys()})
+
+
+@pytest.fixture(params=[*BUILT_IN, "heavy_ball"])
+def algorithm(request):
+    return made(request.param)
 
 
 def test_every_built_in_one_is_a_file_named_after_it():
@@ -218,9 +222,23 @@ def small(algorithm, **options):
     return Sweep([algorithm, other], source, trials=2, rounds=3, **options)
 
 
-def test_sweeps_in_processes_are_stored_read_back_and_compared(algorithm, tmp_path, capsys):
+@pytest.fixture(scope="module")
+def elsewhere(own_file, tmp_path_factory):
+    """A store of the sweeps of all algorithms, done in one other process."""
+    path = tmp_path_factory.mktemp("elsewhere") / "all.sqlite"
+    cells = [cell for name in (*BUILT_IN, "heavy_ball") for cell in small(made(name)).cells]
+    every = Sweep.from_cells(cells, trials=2)
+    sweep(every, store=path, backend="processes", jobs=1, progress=False)
+    return path
+
+
+def test_sweeps_in_processes_are_stored_read_back_and_compared(
+    algorithm, elsewhere, tmp_path, capsys
+):
     here = sweep(small(algorithm), store=tmp_path / "a.sqlite", progress=False)
-    there = sweep(small(algorithm), backend="processes", jobs=1, progress=False)
+    with Store(elsewhere, readonly=True) as store:
+        assert {run.run_id for run in small(algorithm)} <= {*store.ids()}
+    there = sweep(small(algorithm), store=elsewhere, progress=False)
     assert table_of(there) == table_of(here) and here.table()["error"] == [None] * 4
     assert {cell.engine for cell in small(algorithm).cells} == {"compiled"}
     with Store(tmp_path / "a.sqlite", readonly=True) as store:
@@ -231,13 +249,18 @@ def test_sweeps_in_processes_are_stored_read_back_and_compared(algorithm, tmp_pa
     assert code == 0 and algorithm.name in out
 
 
-def test_dask_workers_take_it(algorithm):
+@pytest.fixture(scope="module")
+def client():
     distributed = pytest.importorskip("distributed")
-    want = table_of(sweep(small(algorithm), progress=False))
     with distributed.Client(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as client:
-        found = sweep(small(algorithm), backend="dask", address=client, progress=False)
+        yield client
+
+
+def test_dask_workers_take_it(algorithm, client):
+    want = table_of(sweep(small(algorithm), progress=False))
+    found = sweep(small(algorithm), backend="dask", address=client, progress=False)
     assert table_of(found) == want
 
 
