@@ -54,7 +54,7 @@ def warmup(dtypes: tuple[str, ...] = ("float64", "float32")) -> tuple[str, ...]:
 
     What only some calls need is left to them: the kernels for several threads, those of `ens`
     for a small number of clients, which are made for that number, and of `losses` those for rows
-    of more than 128 columns and for CSR. So are an algorithm's own stages, which are no kernels:
+    of more than 64 columns and for CSR. So are an algorithm's own stages, which are no kernels:
     the command ``fedepm warmup`` compiles all that runs need.
 
     Parameters

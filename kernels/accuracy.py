@@ -27,9 +27,10 @@ from ._views import view_of, whole
 from .losses._blocks import GROUP as BLOCKS
 from .losses._blocks import group_margins, scale_point
 from .losses._client_rows import ClientRows, aligned
+from .losses._dense import dense_margins
 from .losses._narrow import narrow_table
 from .losses._packed import pack
-from .losses._rows import GROUP, _csr_margins, _dense_margins
+from .losses._rows import GROUP, csr_margins
 
 
 def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
@@ -153,7 +154,7 @@ def _tally_classes(margins, stride, outputs, targets, first, size, out):
 def _counting(layout: str, classes: bool, folds: bool) -> Any:
     if layout in ("blocks", "narrow"):
         return _in_blocks(classes, folds, layout == "narrow")
-    return _in_rows(_dense_margins if layout == "dense" else _csr_margins, classes, folds)
+    return _in_rows(dense_margins if layout == "dense" else csr_margins, classes, folds)
 
 
 def _in_blocks(classes, folds, narrow):

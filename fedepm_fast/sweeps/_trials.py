@@ -24,9 +24,9 @@ from ..randomness import SHUFFLE, split_seed
 from ..stopping import BUILT_IN
 from ._cells import Cell
 
-#: Rows, columns, and numbers of the clients' parameters and of the points of a run, up to which a
-#: thread has such memory.
-_ROWS, _COLUMNS, _NUMBERS = 1 << 20, 128, 1 << 16
+#: Rows, and numbers of the clients' parameters and of the points of a run, up to which a thread has
+#: such memory.
+_ROWS, _NUMBERS = 1 << 20, 1 << 16
 
 
 class Trials:
@@ -98,6 +98,7 @@ def _can(cell: Cell) -> bool:
     """Whether a run depends on its split by the rows and by the clients' sizes alone, and all of it
     is small."""
     from ..kernels._jit import JIT_DISABLED
+    from ..kernels.losses._packed import in_blocks
 
     source, a, objective = cell.source, cell.algorithm, cell.objective
     if JIT_DISABLED or cell.repeated is None or not isinstance(source, Partitioned):
@@ -109,7 +110,7 @@ def _can(cell: Cell) -> bool:
         and held.features.dtype == np.float64
         and held.sample_weight is None
         and held.n_samples <= _ROWS
-        and held.n_features <= _COLUMNS
+        and in_blocks(held.n_features, held._narrow is not None)
         and held.n_features * max(source.n_clients, cell.max_rounds + 1) <= _NUMBERS
         and held.is_binary
         and objective.labels == "binary"

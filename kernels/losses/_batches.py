@@ -21,9 +21,10 @@ from ._blocks import GROUP as BLOCKS
 from ._blocks import block_layout
 from ._client_rows import ClientRows, DenseRows, PackedRows, SparseRows
 from ._clients import _add, _finish
+from ._dense import dense_layout
 from ._loss import Loss
 from ._rows import GROUP as ROWS
-from ._rows import csr_layout, dense_layout
+from ._rows import csr_layout
 
 #: Rows ahead of the present one that are asked for.
 _AHEAD = 24

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._aligned import aligned
 from . import _blocks as _losses_blocks
+from . import _dense as _losses_dense
 from . import _jagged as _losses_jagged
 from . import _rows as _losses_rows
 from ._loss import Loss
@@ -224,6 +225,11 @@ class DenseRows(ClientRows):
     @property
     def entries(self) -> NDArray[np.int64]:
         return self.client_sizes * self.n_features
+
+    @cached_property
+    def work_size(self) -> int:
+        margins = self.n_outputs * _losses_dense.APART
+        return whole(self.n_parameters, self.dtype) + margins + _losses_dense.SQUARE
 
 
 @dataclass(frozen=True, eq=False)

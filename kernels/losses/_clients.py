@@ -22,9 +22,9 @@ from .._jit import device, kernel, parallel_kernel
 from .._parts import part as part_of
 from .._simd import fma, horizontal_sum, lanes, load, load_partial, splat, store, store_partial
 from ._blocks import block_layout
+from ._dense import dense_layout
 from ._jagged import jagged_layout
 from ._loss import Loss
-from ._rows import dense_layout
 
 
 class ClientKernels(NamedTuple):

@@ -36,8 +36,8 @@ from ._steps import steps_of
 
 #: Where losses have names. It is asked when a loss is given by its name, and not before.
 NAMED_IN = "fedepm_fast.losses"
-#: Coordinates up to which dense rows are packed in blocks.
-_BLOCKS_UP_TO = 128
+#: Coordinates up to which dense rows are packed in blocks, and up to which narrow ones are.
+_BLOCKS_UP_TO, _NARROW_UP_TO = 64, 128
 #: Bytes that blocks of float64 may take, of every thread there can be together, where narrow ones
 #: would do that have to be looked for: up to there rows are read too fast to be worth it.
 _WIDE_UP_TO = 1 << 24
@@ -93,10 +93,11 @@ def pack(
     Returns
     -------
     PackedRows, DenseRows or SparseRows
-        Dense rows of up to 128 coordinates are copied into blocks, narrow ones (`NarrowRows`) of
-        a `NarrowTable` or where it pays to look for one. Others are used where they are if they
-        have the dtype and are contiguous; do not change them. So are sparse entries, of which there
-        is a copy in another order as well, of 10 bytes for 12 (float32: 6 for 8).
+        Dense rows of up to 64 coordinates are copied into blocks, of up to 128 into narrow ones
+        (`NarrowRows`) if they are of a `NarrowTable` or where it pays to look for one. Others are
+        used where they are if they have the dtype and are contiguous; do not change them. So are
+        sparse entries, of which there is a copy in another order as well, of 10 bytes for 12
+        (float32: 6 for 8).
 
     Raises
     ------
@@ -119,8 +120,12 @@ def pack(
     if not checked:
         check_finite("labels", b)
     of, parameter = _loss(loss, b, checked, parameters)
-    in_blocks = not sparse and shape[1] <= _BLOCKS_UP_TO
-    if not in_blocks:
+    given_wide = not sparse and isinstance(table, np.ndarray) and kind == np.float64
+    if given_wide and in_blocks(shape[1], True) and _is_large(sizes, shape[1]):
+        table = narrow_table(table) or table
+    narrow = isinstance(table, NarrowTable)
+    blocks = not sparse and in_blocks(shape[1], narrow)
+    if not blocks:
         b = b[order] if labels_of_table else b
         b = 1 - 2 * b if of.folds else b
     outputs = int(parameter) if of.labels == "classes" else 1
@@ -134,17 +139,20 @@ def pack(
         given = _compressed(features, table, shape, kind, checked)
         copy = jagged(*given, offsets_of(sizes), shape[1])
         return SparseRows(*common, *given, *map(read_only, copy))
-    if not in_blocks:
-        if isinstance(table, NarrowTable):
+    if not blocks:
+        if narrow:
             table = table.values[:, : shape[1]] * table.scale
         if order.size:
             table = table[order]
         return DenseRows(*common, read_only(table))
-    if isinstance(table, np.ndarray) and kind == np.float64 and _is_large(sizes, shape[1]):
-        table = narrow_table(table) or table
-    targets, blocks, starts, scale = _blocks(table, target, labels_of_table, sizes, order, of)
-    held = *common[:3], targets, constants, blocks, starts, scale
+    targets, filled, starts, scale = _blocks(table, target, labels_of_table, sizes, order, of)
+    held = *common[:3], targets, constants, filled, starts, scale
     return NarrowRows(*held, table.columns) if isinstance(table, NarrowTable) else PackedRows(*held)
+
+
+def in_blocks(columns: int, narrow: bool) -> bool:
+    """Whether dense rows of so many columns are packed in blocks."""
+    return columns <= (_NARROW_UP_TO if narrow else _BLOCKS_UP_TO)
 
 
 def _entries(
