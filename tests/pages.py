@@ -46,6 +46,8 @@ SMALLER = {
     "trials = 100": "trials = 1",
     "trials=60": "trials=3",
     "--trials 60": "--trials 2",
+    "clients = [50, 100]": "clients = [50]",
+    "local_steps = [4, 8, 12, 16, 20]": "local_steps = [4, 20]",
 }
 
 
