@@ -45,6 +45,8 @@ from ._steps import SETTLED, hide, steps_of
 CHUNK = 1024
 #: Blocks a group.
 GROUP = 16
+#: Bytes of a cache line.
+_LINE = 64
 #: Bytes of all blocks beyond which they come from memory.
 _CACHED = 1 << 24
 
@@ -87,10 +89,11 @@ def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
         if want:
             for j in range(w.size):
                 store(work, sums + j * width, zero)
-        line = 8 * width // blocks.itemsize  # numbers of a cache line
+        line = _LINE if narrow else width  # numbers of a cache line
         each = blocks.shape[1] * blocks.shape[2]
         early = each if narrow else each // 2
-        far = each if blocks.size * blocks.itemsize > _CACHED else 0
+        near = (early + (line - 1)) // line
+        far = (each + (line - 1)) // line if blocks.size // line * _LINE > _CACHED else 0
         total, product, factors = zero, zero, 0
         while block < stop:
             group = min(GROUP, stop - block)
@@ -104,12 +107,8 @@ def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
                 if not folds:
                     target = load(targets, block * width + k)
                 part, product = step(work, k, stride, outputs, target, parameter, part, product)
-                soon = (block + GROUP) * each + k // width * early
-                for j in range(soon, soon + early, line):
-                    prefetch(blocks, j)
-                later = (block + 2 * GROUP) * each + k // width * each
-                for j in range(later, later + far, line):
-                    prefetch_second(blocks, j)
+                _ask(blocks, (block + GROUP) * each + k // width * early, near, line)
+                _ask_early(blocks, (block + 2 * GROUP) * each + k // width * each, far, line)
             total += part
             factors += group
             if factors >= SETTLED or block + group == stop:
@@ -147,6 +146,35 @@ def group_margins(several: bool, narrow: bool) -> Any:
         return numbers, origin
 
     return every
+
+
+@device
+def _ask(blocks, at, count, line):
+    """Have so many lines brought, and up to three more.
+
+    Few of them take no loop: a processor that looks ahead over some hundred instructions is to find
+    the losses of the next blocks among them.
+    """
+    if count > 0:
+        prefetch(blocks, at)
+        prefetch(blocks, at + line)
+        prefetch(blocks, at + 2 * line)
+        prefetch(blocks, at + 3 * line)
+    if count > 4:
+        prefetch(blocks, at + 4 * line)
+        prefetch(blocks, at + 5 * line)
+        prefetch(blocks, at + 6 * line)
+        prefetch(blocks, at + 7 * line)
+    for j in range(8, count):
+        prefetch(blocks, at + j * line)
+
+
+@device
+def _ask_early(blocks, at, count, line):
+    """The same into the second-level cache."""
+    for _ in range(count):
+        prefetch_second(blocks, at)
+        at += line
 
 
 @device
@@ -295,7 +323,7 @@ def _accumulate_part(blocks, origin, group, n, work, at, sums, soon):
     """That of the rows of a piece."""
     width, line, zero = lanes(work), lanes(blocks), piece(splat(work, 0.0), 0)
     size = n * width
-    ahead = 4 * piece_lanes(work) // line if soon >= 0 else 0
+    ahead = 4 * piece_lanes(work) // line
     b = 0
     while b + 8 <= group:
         k = at + b * width
@@ -308,9 +336,10 @@ def _accumulate_part(blocks, origin, group, n, work, at, sums, soon):
         r6, r7 = load_as(work, k, zero), load_as(work, k + width, zero)
         k = origin + b * size
         for j in range(sums, sums + size, width):
-            for _ in range(ahead):
-                prefetch(blocks, soon)
-                soon += line
+            if soon >= 0:
+                for _ in range(ahead):
+                    prefetch(blocks, soon)
+                    soon += line
             even = load_as(blocks, k, zero) * r0
             odd = load_as(blocks, k + size, zero) * r1
             even = fma(load_as(blocks, k + 2 * size, zero), r2, even)
@@ -332,9 +361,10 @@ def _accumulate_part(blocks, origin, group, n, work, at, sums, soon):
         k, last = origin + b * size, origin + (group - 1) * size
         k1, k2, k3 = min(k + size, last), min(k + 2 * size, last), min(k + 3 * size, last)
         for j in range(0, size, width):
-            for _ in range(ahead):
-                prefetch(blocks, soon)
-                soon += line
+            if soon >= 0:
+                for _ in range(ahead):
+                    prefetch(blocks, soon)
+                    soon += line
             even = load_as(blocks, k + j, zero) * r0
             odd = load_as(blocks, k1 + j, zero) * r1
             even = fma(load_as(blocks, k2 + j, zero), r2, even)
