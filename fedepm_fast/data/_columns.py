@@ -199,5 +199,9 @@ def _instead(where: str, who: int | None) -> str:
     if _COMMA.search(where):
         of_fit = "fit, of read_table(..., decimal=',') (fedepm fit --decimal ,)"
         return f"; decimal commas are read by {of_fit}"
-    holder = "client_column names who holds a row; " if who is None else ""
-    return f"; {holder}categories and gaps are taken by fit (fedepm fit)"
+    if who is not None:
+        return "; categories and gaps are taken by fit (fedepm fit)"
+    return (
+        "; client_column names who holds a row, in place of a number of clients or a partition; "
+        "other categories, and gaps, are taken by fit (fedepm fit)"
+    )

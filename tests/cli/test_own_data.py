@@ -138,3 +138,20 @@ def test_an_optimum_of_zero_has_no_relative_gap(capsys, tmp_path):
     record = json.loads(out)
     assert code == 0
     assert record["gap_percent"] is None and abs(record["optimum"]) < 1e-12
+
+
+def test_what_columns_of_text_are_said_to_need_works(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i % 7},{'nsw'[i % 3]},{'fm'[i // 3 % 2]},{i % 5 // 3}" for i in range(60)]
+    (tmp_path / "both.csv").write_text("\n".join(["age,hospital,sex,ill", *rows]))
+    rows = [row[:4] + row[6:] for row in rows]
+    (tmp_path / "one.csv").write_text("\n".join(["age,hospital,ill", *rows]))
+    for name in ("one.csv", "both.csv"):
+        given = name, "--label", "ill"
+        code, _, err = fedepm(capsys, "run", "--data", *given, "--clients", 3)
+        assert code == 2 and "--client-column names who holds a row, in place of" in err
+        code, _, err = fedepm(capsys, "run", "--data", *given, "--client-column", "hospital")
+        assert code == (0 if name == "one.csv" else 2)
+        assert code == 0 or "; categories and gaps are taken by fit (fedepm fit)" in err
+        for more in (("--clients", 3), ("--client-column", "hospital")):
+            assert fedepm(capsys, "fit", *given, *more)[0] == 0

@@ -115,7 +115,10 @@ def test_bad_data_is_one_line_and_code_2(capsys, tmp_path):
         ),
         "empty.csv": ("", "is empty"),
         "few.csv": ("a,y\n1,0\n2,1\n", "few.csv: --clients must not exceed the number of rows: 3"),
-        "words.csv": ("a,y\nred,0\nblue,1\n", "; --client-column names who holds a row; "),
+        "words.csv": (
+            "a,y\nred,0\nblue,1\n",
+            "; --client-column names who holds a row, in place",
+        ),
     }
     for name, (content, message) in cases.items():
         (tmp_path / name).write_text(content)
