@@ -26,6 +26,8 @@ _KINDS = {"wald": "Wald", "robust": "robust (HC1)", "clustered": "clustered by c
 #: Clients below which errors that are clustered by client are known to be too small.
 _MANY = 30
 _NAME, _CLIENT, _COMPARED = 12, 12, 16
+#: Names of clients that a sentence has at most.
+_ABSENT = 5
 
 
 # Numbers -----------------------------------------------------------------------------------
@@ -313,11 +315,26 @@ def _compared(model: Model) -> list[tuple[str, str]]:
     return [("log-loss", "log_loss"), ("AUC", "auc")]
 
 
+def _without_rows(found: Comparison) -> str:
+    """A sentence on the clients that no row was held out of, if there are such."""
+    fitted = [c["name"] for c in found.federated.model.clients if c["rows"]]
+    absent = [name for name in fitted if name not in found.federated.clients]
+    if not absent:
+        return ""
+    more = f" and {len(absent) - _ABSENT:,} others" if len(absent) > _ABSENT else ""
+    return (
+        "not in these tables, with so few rows that none was held out: "
+        f"{', '.join(absent[:_ABSENT])}{more}"
+    )
+
+
 def comparison_text(found: Comparison) -> str:
     """What federation brings, for a terminal of 80 columns."""
     model = found.federated.model
     lines = ["Rows that were held out, and that no model was fitted to", ""]
     lines.append(evaluation_text(found.federated, margin="  "))
+    if absent := _without_rows(found):
+        lines.append(fill(f"  {absent}", "  "))
     if len(found.federated.clients) < 2:
         return "\n".join(lines)
     lines += ["", "What federation brings on these rows", ""]

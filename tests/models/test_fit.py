@@ -369,6 +369,24 @@ def test_rows_held_out_are_of_every_client_and_class_in_proportion():
     assert not held_out(0.0, clients, labels, 0).any()
 
 
+def test_clients_without_a_row_held_out_are_named():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=67)
+    held = ["a"] * 30 + ["b"] * 30 + [f"solo {i}" for i in range(7)]
+    table = {"x": x, "y": x + rng.normal(size=67), "held": held}
+    model = fit(table, "y", "held", holdout=0.3)
+    assert list(model.comparison.federated.clients) == ["a", "b"]
+    text = " ".join(model.summary().split())
+    names = ", ".join(held[-7:-2])
+    assert f"not in these tables, with so few rows that none was held out: {names} and 2 o" in text
+    few = {name: column[58:62] for name, column in table.items()}
+    assert "so few rows that none was held out: solo 0, solo 1" in " ".join(
+        fit(few, "y", "held", holdout=0.5).summary().split()
+    )
+    both = {name: list(column[:60]) for name, column in table.items()}
+    assert "none was held out" not in fit(both, "y", "held", holdout=0.3).summary()
+
+
 def test_rows_held_out_take_no_part_in_the_fit(table):
     model = fit(table, "outcome", "hospital", holdout=0.3, seed=2)
     held = [client["held_out"] for client in model.clients]
