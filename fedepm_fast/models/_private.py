@@ -176,7 +176,8 @@ def private_model(
         "read": rows.table.note.get("read", {}),
         "sent": {"preparation": released, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(
-            privacy, planned, prepared, back @ own, left.deviation * told.unit, told.unit, declared
+            privacy, planned, prepared, told.unit * left.deviations(prepared.units @ back @ own),
+            told.unit, declared,
         ),
     }  # fmt: skip
     if whole:  # whose sizes are hidden with their rows
@@ -185,7 +186,7 @@ def private_model(
         {"name": name, "rows": int(size), "weight": float(size)}
         for name, size in zip(names, sizes, strict=True)
     )
-    variance = np.trace(left.covariance)
+    variance = left.variance(len(back) - prepared.intercept)
     found = after(variance, result.x.reshape(shape), own, prepared) or left.note(null)
     if found and not note:
         warnings.warn(found, ModelWarning, stacklevel=level + 1)
@@ -219,16 +220,13 @@ def _privacy(
     found: dict[str, Any],
     planned: PrivatePlan,
     prepared: Prepared,
-    back: Array,
-    deviation: float,
+    noise: Array,
     unit: float,
     declared: bool,
 ) -> dict[str, Any]:
-    """The guarantee, what it takes as public, and the noise in the coefficients, of that deviation
-    where columns have a mean square of 1."""
+    """The guarantee, what it takes as public, and the noise in the coefficients."""
     left_out = ("not_private", "coordinates")
     kept = {name: value for name, value in found.items() if name not in left_out}
-    noise = deviation * np.linalg.norm(np.asarray(prepared.units) @ back, axis=1)
     return kept | {
         "mechanism": planned.mechanism.name,
         "public": [
