@@ -48,7 +48,11 @@ def with_option_names(error: Exception | str, command: str) -> str:
         said += rf"|(?<={re.escape(argument)})(?![\w./-])"
     for before, after in (("^|: ", said), (r"^--\S+ and ", r"(?![\w./-])")):
         message = re.sub(
-            rf"({before})({words})(?={after})", lambda m: m[1] + options[m[2]], message, count=1
+            # The rows of a table are no option, though the number of columns to generate is.
+            rf"({before})(?!features must be finite)({words})(?={after})",
+            lambda m: m[1] + options[m[2]],
+            message,
+            count=1,
         )
     telling = "|".join(name for name in options if not name.isalpha())
     if not telling or message.startswith(_OF_NAMES):
