@@ -12,23 +12,12 @@ from ._types import (
     concatenate,
     constant,
     is_float,
-    llvm_vector,
     operation,
     pick_lanes,
     processor_features,
 )
 
 _I32 = ir.IntType(32)
-
-
-def _power_of_two(builder, kind, exponent):
-    """2 to a whole floating-point exponent, shifted into place from a fixed-point sum."""
-    width, bits, bias = (64, 52, 1023) if kind.element.bitwidth == 64 else (32, 23, 127)
-    whole = ir.VectorType(ir.IntType(width), kind.lanes)
-    fixed = builder.fadd(exponent, constant(kind, 1.5 * 2.0**bits))
-    shifted = builder.shl(builder.bitcast(fixed, whole), ir.Constant(whole, [bits] * kind.lanes))
-    biased = builder.add(shifted, ir.Constant(whole, [bias << bits] * kind.lanes))
-    return builder.bitcast(biased, llvm_vector(kind))
 
 
 @operation
@@ -49,12 +38,19 @@ def scale_by_power(typingctx, a, exponent):
             current_rounding = ir.Constant(_I32, 4)
             operands = [value, n, value, every, current_rounding]
             return call_intrinsic(builder, name, value.type, operands)
-        # Two steps, the first of them exact, because 2**n itself may not be a number.
-        shift = constant(a, 1.5 * 2.0 ** (52 if wide else 23))
-        half = builder.fmul(n, constant(a, 0.5))
-        half = builder.fsub(builder.fadd(half, shift), shift)
-        for part in (half, builder.fsub(n, half)):
-            value = builder.fmul(value, _power_of_two(builder, a, part))
+        # Two steps, the first of them exact, because 2**n itself may not be a number. Whole numbers
+        # are the last bits of their sums with `shift`.
+        width, bits, bias = (64, 52, 1023) if wide else (32, 23, 127)
+        whole = ir.VectorType(ir.IntType(width), a.lanes)
+        shift = constant(a, 1.5 * 2.0**bits)
+        half, every = (
+            builder.bitcast(builder.fadd(number, shift), whole)
+            for number in (builder.fmul(n, constant(a, 0.5)), n)
+        )
+        for part in (half, builder.sub(every, half)):
+            power = builder.shl(part, ir.Constant(whole, [bits] * a.lanes))
+            power = builder.add(power, ir.Constant(whole, [bias << bits] * a.lanes))
+            value = builder.fmul(value, builder.bitcast(power, value.type))
         return value
 
     return signature(a, a, exponent), codegen

@@ -40,13 +40,13 @@ def _piece_bytes() -> int:
     return both * _register_bytes()
 
 
-def _piece_of(vector: VectorType) -> VectorType:
+def piece_of(vector: VectorType) -> VectorType:
     whole = vector.lanes * vector.element.bitwidth // 8
     return VectorType(vector.element, min(whole, _piece_bytes()))
 
 
 def _count(vector: VectorType) -> int:
-    return vector.lanes // _piece_of(vector).lanes
+    return vector.lanes // piece_of(vector).lanes
 
 
 @operation
@@ -73,7 +73,7 @@ def piece_lanes(typingctx: Any, like: Any) -> Any:
         return None
 
     def codegen(context, builder, sig, args):
-        return lanes_constant(_piece_of(vector))
+        return lanes_constant(piece_of(vector))
 
     return signature(types.intp, like), codegen
 
@@ -83,7 +83,7 @@ def piece(typingctx: Any, value: Any, index: Any) -> Any:
     """``piece(v, k)``: piece `k` of a vector, which holds fewer lanes."""
     if not isinstance(value, VectorType) or not isinstance(index, types.Integer):
         return None
-    part = _piece_of(value)
+    part = piece_of(value)
 
     def codegen(context, builder, sig, args):
         if part == value:
@@ -97,7 +97,7 @@ def piece(typingctx: Any, value: Any, index: Any) -> Any:
 @operation
 def with_piece(typingctx: Any, value: Any, index: Any, part: Any) -> Any:
     """``with_piece(v, k, p)``: `v` with piece `k` replaced by `p`."""
-    if not isinstance(value, VectorType) or part != _piece_of(value):
+    if not isinstance(value, VectorType) or part != piece_of(value):
         return None
 
     def codegen(context, builder, sig, args):
@@ -148,7 +148,7 @@ def store_pieces(typingctx: Any, array: Any, index: Any, apart: Any, value: Any)
         return None
 
     def codegen(context, builder, sig, args):
-        lanes = _piece_of(value).lanes
+        lanes = piece_of(value).lanes
         places = _places(context, builder, array, value, args)
         for k, pointer in enumerate(places):
             part = pick_lanes(builder, args[3], k * lanes, lanes)
@@ -160,7 +160,7 @@ def store_pieces(typingctx: Any, array: Any, index: Any, apart: Any, value: Any)
 
 def _places(context: Any, builder: Any, array: Any, vector: Any, args: Any) -> list[Any]:
     """Where the pieces of a vector lie, in an array of which the first three arguments tell."""
-    part, where, places = _piece_of(vector), args[1], []
+    part, where, places = piece_of(vector), args[1], []
     for _ in range(_count(vector)):
         address = address_of(context, builder, array, args[0], where, lanes_constant(part))
         places.append(builder.bitcast(address, llvm_vector(part).as_pointer()))

@@ -20,11 +20,14 @@ from numba.extending import intrinsic
 
 from .._jit import JIT_DISABLED
 from .._simd import load
-from .._simd._types import VECTORS, call_intrinsic, llvm_vector, suffix
+from .._simd._registers import piece_of
+from .._simd._types import VECTORS, call_intrinsic, concatenate, llvm_vector, suffix
 from .._simd._types import splat as _splat
 
 #: Largest number of clients that are sorted in registers.
 LARGEST = 32
+#: Registers of processors whose vectors take more than one.
+REGISTERS = 16
 #: Rows at a time, each with its own accumulators.
 UNROLL = 4
 
@@ -56,11 +59,16 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
     if getattr(vector, "element", None) != z.dtype:
         return None
 
+    part = piece_of(vector)
+    # Piece after piece where rows of whole vectors are more than short registers hold.
+    if mean != types.none or m * (vector.lanes // part.lanes) <= REGISTERS:
+        part = vector
+
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        llvm = llvm_vector(vector)
+        llvm = llvm_vector(part)
 
         def fill(value: float) -> Any:
-            return ir.Constant(llvm, [value] * vector.lanes)
+            return ir.Constant(llvm, [value] * part.lanes)
 
         def least(a: Any, b: Any) -> Any:
             return builder.select(builder.fcmp_ordered("<", a, b), a, b)
@@ -69,37 +77,42 @@ def _typer(typingctx: Any, z: Any, index: Any, stride: Any, rows: Any, unit: Any
             return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
         view = context.make_array(z)(context, builder, args[0])
-        where, column = args[1], []
-        for _ in range(m):
-            pointer = builder.bitcast(builder.gep(view.data, [where]), llvm.as_pointer())
-            column.append(builder.load(pointer, align=vector.element.bitwidth // 8))
-            where = builder.add(where, args[2])
-        center = args[5]
-        if mean == types.none:
-            # The order of sums, and of roundings, is that of `_passes.statistics`.
-            sums = [fill(0.0)] * UNROLL
-            for i, row in enumerate(column):
-                where = i % UNROLL if i < m - m % UNROLL else 0
-                sums[where] = builder.fadd(sums[where], row)
-            center = builder.fadd(builder.fadd(*sums[:2]), builder.fadd(*sums[2:]))
-            center = builder.fdiv(center, fill(float(m)))
-        for i, j in comparators(m):
-            column[i], column[j] = largest(column[i], column[j]), least(column[i], column[j])
-        unit = _splat(builder, args[4], vector)
+        unit = _splat(builder, args[4], part)
 
-        def u(s: int) -> Any:
-            name = f"llvm.fmuladd.{suffix(vector)}"
-            return call_intrinsic(builder, name, llvm, [fill(float(2 * s - m)), unit, center])
+        def solution(where: Any) -> Any:
+            column = []
+            for _ in range(m):
+                pointer = builder.bitcast(builder.gep(view.data, [where]), llvm.as_pointer())
+                column.append(builder.load(pointer, align=part.element.bitwidth // 8))
+                where = builder.add(where, args[2])
+            center = args[5]
+            if mean == types.none:
+                # The order of sums, and of roundings, is that of `_passes.statistics`.
+                sums = [fill(0.0)] * UNROLL
+                for i, row in enumerate(column):
+                    turn = i % UNROLL if i < m - m % UNROLL else 0
+                    sums[turn] = builder.fadd(sums[turn], row)
+                center = builder.fadd(builder.fadd(*sums[:2]), builder.fadd(*sums[2:]))
+                center = builder.fdiv(center, fill(float(m)))
+            for i, j in comparators(m):
+                column[i], column[j] = largest(column[i], column[j]), least(column[i], column[j])
 
-        w = u(0)
-        for s in range(1, m + 1):
-            w = largest(w, least(u(s), column[s - 1]))
-        # No solution lies outside the data, wherever rounding puts the mean.
-        w = largest(least(w, column[0]), column[-1])
-        # A NaN or an infinity is in the sum for sure, and must be in the result.
-        ordinary = builder.fcmp_ordered("==", builder.fsub(center, center), fill(0.0))
-        # Of zeros of either sign +0.0, wherever they stand.
-        return builder.fadd(builder.select(ordinary, w, center), fill(0.0))
+            def u(s: int) -> Any:
+                name = f"llvm.fmuladd.{suffix(part)}"
+                return call_intrinsic(builder, name, llvm, [fill(float(2 * s - m)), unit, center])
+
+            w = u(0)
+            for s in range(1, m + 1):
+                w = largest(w, least(u(s), column[s - 1]))
+            # No solution lies outside the data, wherever rounding puts the mean.
+            w = largest(least(w, column[0]), column[-1])
+            # A NaN or an infinity is in the sum for sure, and must be in the result.
+            ordinary = builder.fcmp_ordered("==", builder.fsub(center, center), fill(0.0))
+            # Of zeros of either sign +0.0, wherever they stand.
+            return builder.fadd(builder.select(ordinary, w, center), fill(0.0))
+
+        starts = [ir.Constant(args[1].type, k) for k in range(0, vector.lanes, part.lanes)]
+        return concatenate(builder, [solution(builder.add(args[1], k)) for k in starts])
 
     return signature(vector, z, types.intp, types.intp, rows, vector.element, mean), codegen
 
