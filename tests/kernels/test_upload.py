@@ -22,7 +22,7 @@ def _soon_broken(key0, key1, purpose, tau, clients, scale, deviations, out):
 @pytest.mark.skipif(JIT_DISABLED, reason="nothing is called through a pointer")
 def test_what_a_law_raises_is_raised(rng, monkeypatch):
     """And nothing is uploaded, least of all with the noise of the round before."""
-    compiled = _soon_broken.get_compile_result(_upload._DRAWN)
+    compiled = _soon_broken.get_compile_result(_upload.DRAWN)
     monkeypatch.setattr(engine, "draw_address", lambda law: address_of(compiled))
     features = rng.normal(size=(40, 3))
     data = FederatedData(features, features[:, 0] > 0, [20, 20])
