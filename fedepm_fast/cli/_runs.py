@@ -227,7 +227,9 @@ def _agreed(question: str) -> bool:
     """What who sits at the terminal answers; ValueError where nobody does."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ValueError("yes must be given where there is no terminal to ask at")
-    return typer.confirm(question, err=True)
+    # Typer's own question leaves a blank on standard output.
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _tell_absent(store: Store, where: list[str] | None, count: int) -> None:
