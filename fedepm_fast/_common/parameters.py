@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -212,6 +213,9 @@ def _annotation(annotation: Any) -> str:
     return getattr(annotation, "__name__", None) or str(annotation)
 
 
+#: No value of a parameter.
+_NOTHING = object()
+
 #: Types of values that need no copy.
 _WHOLE = {bool, int, float, str, type(None)}
 
@@ -239,8 +243,10 @@ def check_fields(instance: Any) -> None:
         Naming the field, or a class that has fields and is no dataclass.
     """
     cls: Any = type(instance)
-    for name, check in _checks(cls):
+    for name, check, settled in _checks(cls):
         value = getattr(instance, name)
+        if value is settled:
+            continue
         if check is not None:
             kept = check(value)
             if kept is not value:
@@ -252,11 +258,22 @@ def check_fields(instance: Any) -> None:
 
 
 @cache
-def _checks(cls: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
-    """The parameters of a class with their checks, where they have some."""
+def _checks(cls: Any) -> tuple[tuple[str, Callable[[Any], Any] | None, Any], ...]:
+    """The parameters of a class with their checks, where they have some, and the defaults that
+    these keep as they are, which need not be checked for every instance."""
     _refuse_lost_fields(cls)
     found = parameters(cls).items()
-    return tuple((name, p.checked if p.check else None) for name, p in found)
+    return tuple((name, p.checked if p.check else None, _settled(p)) for name, p in found)
+
+
+def _settled(parameter: Parameter) -> Any:
+    """The default if it is what its check keeps; what no value is if not."""
+    default = parameter.default
+    if parameter.check is not None and default is not None:
+        with suppress(Exception):
+            if parameter.checked(default) is default:
+                return default
+    return _NOTHING
 
 
 def _refuse_lost_fields(cls: type) -> None:

@@ -149,7 +149,7 @@ class RandomCuts(Shuffled):
         cuts = np.empty(m + 1, np.int64)
         cuts[0], cuts[m] = 0, surplus
         cuts[1:m] = np.sort(rng.choice(points, m - 1, replace=False) + 1)
-        return np.diff(cuts) + floor
+        return cuts[1:] - cuts[:-1] + floor  # which np.diff takes three times as long for
 
 
 @dataclass(frozen=True)

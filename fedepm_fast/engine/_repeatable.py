@@ -75,7 +75,7 @@ class Repeatable:
             memory[shapes] = _memory(*shapes[:-1], stages.workspace())
         state, self._points, self._measures = memory[shapes]
         history = arrays.History(self._points, *self._measures)
-        self._snr = state.snr
+        self._snr, self._unknown = state.snr, np.broadcast_to(np.nan, (run.m, run.n))
         self._trial = Trial(
             stages.engine, dealing, self._clients, run.settings, key, given, state, history
         )
@@ -112,9 +112,8 @@ class Repeatable:
         history = arrays.History(points, *ended.measures)
         corrected(history, ended.before, first=True)
         accuracy = np.array([1.0 - ended.wrong / self._problem.n_samples])
-        unknown = np.broadcast_to(np.nan, (run.m, run.n))
         return Outcome(
-            x=points[-1], W=unknown, Z=unknown,
+            x=points[-1], W=self._unknown, Z=self._unknown,
             reasons=tuple(name for name in run.order if ended.flags & FLAGS[name]),
             history=reported(history._asdict(), accuracy), snr_clients=log10(ended.snr),
             total_time=ended.total, at_start=run.at_start, kept={},

@@ -31,6 +31,8 @@ from .._simd import (
 #: Rows ahead of the present one that are asked for: in random order each is a miss. From far
 #: ahead they come no closer than the second cache, which waits for more lines at a time.
 _AHEAD, _FAR_AHEAD = 16, 256
+#: The same of narrow rows, of which as many fit in a line or two.
+_AHEAD_NARROW = 32
 #: Blocks ahead, which are read before they are written to.
 _BLOCKS_AHEAD = 2
 _SIGNS = np.uint64(0x8000000080000000)
@@ -125,10 +127,7 @@ def fill_narrow_blocks(
     table, rows, labels, of_table, sizes, starts, folds, float_words,
     blocks, targets
 ):  # fmt: skip
-    """The same of a `NarrowTable`, whose ``rows`` are `table`; all numbers are words of 8 bytes.
-
-    Rows are so short that the processor itself asks for dozens ahead.
-    """
+    """The same of a `NarrowTable`, whose ``rows`` are `table`; all numbers are words of 8 bytes."""
     words, width = table.shape[1], lanes(table)
     zero = splat(table, 0)
     first = 0
@@ -137,6 +136,10 @@ def fill_narrow_blocks(
         for b in range(starts[i], starts[i + 1]):
             count = last - first
             held, at = first_lanes(table, count), _places(rows, first, last - 1)
+            for t in range(first + _AHEAD_NARROW, min(first + _AHEAD_NARROW + width, rows.size)):
+                prefetch(table, rows[t] * words)  # the processor goes on by itself
+                if of_table:
+                    prefetch(labels, rows[t])
             label = load_partial(labels, first, 0 if of_table else count, 0)
             if of_table:
                 label = _collected(labels, at, 1, 0)
