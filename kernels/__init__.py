@@ -53,8 +53,9 @@ def warmup(dtypes: tuple[str, ...] = ("float64", "float32")) -> tuple[str, ...]:
     """Compile, or load from the cache, the kernels of all modules.
 
     What only some calls need is left to them: the kernels for several threads, those of `ens`
-    for a small number of clients, which are made for that number, and of `losses` those for rows
-    of more than 64 columns and for CSR. So are an algorithm's own stages, which are no kernels:
+    for a small number of clients, which are made for that number, of `losses` those for rows
+    of more than 64 columns and for CSR, and of the engine what deals the rows of a sweep's table of
+    other numbers than codes and counts. So are an algorithm's own stages, which are no kernels:
     the command ``fedepm warmup`` compiles all that runs need.
 
     Parameters

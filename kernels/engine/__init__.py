@@ -387,7 +387,10 @@ def _warm(dtypes: Any) -> None:
     """The loop, the stages that are no algorithm's own, and what the losses' pointers point to."""
     if JIT_DISABLED:
         return
+    from . import _trial  # which needs this module
+
     _loop()
+    _trial.warm()
     for compiled in (select, average_selected, evaluate_kernel(objective), upload_of("laplace")):
         _pointer(compiled)
     for rows in losses.examples(np.float64):

@@ -6,6 +6,7 @@ kernels that drive it from the caches.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from .._aligned import aligned
 from .._engine_state import ClientProblem, Given, History, Key, Settings, State
 from .._jit import brief_kernel, device
 from .._loop import OVERFLOW, SPOILT
@@ -20,7 +22,8 @@ from .._parts import fill
 from .._pointers import address_of, call_at
 from .._views import view_of
 from ..accuracy import Counted, counting_at
-from ..losses._pointed import ROWS
+from ..losses._narrow import narrow_table
+from ..losses._packed import pack
 from ..losses._repacking import Repacking
 from . import LOOP, Engine, _initial, _run_loop
 from ._clock import now
@@ -137,6 +140,17 @@ def _trial(parts, rows, problem, settings, key, given, state, history, deal):
     return tau, flags
 
 
+_PARTS = view_of(_Parts._make([*[0] * 12, np.empty(0, np.uint64), *[np.empty(0)] * 3]))
+
+
+@functools.cache
+def _compiled() -> Any:
+    arguments = LOOP.args[5:-2]  # without stages and rounds
+    return _trial.get_compile_result(
+        LOOP.return_type(_PARTS, *arguments, types.boolean)
+    ).entry_point
+
+
 def _loop_address() -> int:
     return address_of(_run_loop.get_compile_result(LOOP))
 
@@ -169,7 +183,8 @@ class Trial:
         key: Key, given: Given, state: State, history: History,
     ) -> None:  # fmt: skip
         rows = dealing.rows
-        counted = Counted(state.x[None], np.empty_like(state.work), np.empty((1, 2), np.int64))
+        work = aligned((rows.work_size,), rows.dtype)
+        counted = Counted(state.x[None], work, np.empty((1, 2), np.int64))
         self.wrong, self.seconds = counted.out, np.empty(2)
         arguments = counted, problem, settings, key, given, state, history
         words = [view_of(value).packed(value) for value in arguments]
@@ -181,13 +196,10 @@ class Trial:
             counting_at(rows, counted), arrays.ctypes.data, words[0].ctypes.data,
             *engine.pointers, *noise, self.seconds,
         ))  # fmt: skip
-        view = view_of(parts)
-        own = view.packed(parts)
+        own = _PARTS.packed(parts)
         of_rows = engine.words_of(settings)
         addresses = own.ctypes.data, of_rows[1], *(each.ctypes.data for each in words[1:])
-        kinds = view, ROWS, *map(view_of, arguments[1:])
-        signature = types.UniTuple(types.int64, 2)(*kinds, types.boolean)
-        self._function = _trial.get_compile_result(signature).entry_point
+        self._function = _compiled()
         self._addresses, self._key = addresses, words[3]
         self._held = words, arrays, parts, own, of_rows, arguments, dealing, engine
 
@@ -195,3 +207,12 @@ class Trial:
         """The run with this key, on rows that are dealt before it or are there: as of `_loop`."""
         self._key[0], self._key[1] = seed, trial
         return self._function(*self._addresses, deal)  # type: ignore[no-any-return]
+
+
+def warm() -> None:
+    """Compile what a sweep's runs of codes and counts need, as Adult's columns are."""
+    table: Any = narrow_table(np.ones((1, 1)))
+    rows: Any = pack(table, [0], [1])
+    counting_at(rows, Counted(np.empty((1, 1)), np.empty(1), np.empty((1, 2), np.int64)))
+    _ = Repacking(rows, table, np.zeros(1), 0).address
+    _compiled()
