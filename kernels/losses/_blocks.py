@@ -104,11 +104,11 @@ def block_layout(loss: Loss, narrow: bool = False) -> tuple[Any, Any, Any]:
                 hide(work, (group - 1) * width, stride, outputs, first_lanes(work, held), no_margin)
             part, target = zero, splat(work, no_target)
             for k in range(0, group * width, width):
+                _ask_early(blocks, (block + 3 * GROUP) * each + k // width * each, far, line)
                 if not folds:
                     target = load(targets, block * width + k)
                 part, product = step(work, k, stride, outputs, target, parameter, part, product)
                 _ask(blocks, (block + GROUP) * each + k // width * early, near, line)
-                _ask_early(blocks, (block + 2 * GROUP) * each + k // width * each, far, line)
             total += part
             factors += group
             if factors >= SETTLED or block + group == stop:
@@ -159,13 +159,12 @@ def _ask(blocks, at, count, line):
         prefetch(blocks, at)
         prefetch(blocks, at + line)
         prefetch(blocks, at + 2 * line)
+    if count > 3:
         prefetch(blocks, at + 3 * line)
-    if count > 4:
         prefetch(blocks, at + 4 * line)
         prefetch(blocks, at + 5 * line)
         prefetch(blocks, at + 6 * line)
-        prefetch(blocks, at + 7 * line)
-    for j in range(8, count):
+    for j in range(7, count):
         prefetch(blocks, at + j * line)
 
 
