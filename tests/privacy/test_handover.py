@@ -13,20 +13,15 @@ from dying import dying
 from problems import small_data
 
 from fedepm_fast import FedEPM
-from fedepm_fast._common import files as _files
 from fedepm_fast.federation._ledger import Ledger
 from fedepm_fast.federation.client import PrivateClient, UploadRefused, ledger_account
 from fedepm_fast.privacy import Account, GaussianMechanism, LaplaceMechanism
 
+pytestmark = pytest.mark.usefixtures("no_disk")
+
 M, N, UPLOADS = 4, 3, 8
 DATA = small_data(M, N, seed=1)
 LAWS = [LaplaceMechanism, GaussianMechanism]
-
-
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch):
-    """What is tested here is the order of writing; waiting for the disk adds nothing."""
-    monkeypatch.setattr(_files.os, "fsync", lambda handle: None)
 
 
 def client(

@@ -16,7 +16,6 @@ from problems import small_data
 from scipy import stats
 
 from fedepm_fast import FedEPM, Logistic
-from fedepm_fast._common import files as _files
 from fedepm_fast.federation.client import PrivateClient, UploadRefused
 from fedepm_fast.federation.server import Server
 from fedepm_fast.mechanisms import (
@@ -28,18 +27,14 @@ from fedepm_fast.mechanisms import (
 from fedepm_fast.privacy import GaussianMechanism, LaplaceMechanism, plan
 from fedepm_fast.privacy._settings import Settings
 
+pytestmark = pytest.mark.usefixtures("no_disk")
+
 M, N, MOMENTS, ROUNDS = 4, 3, 5, 3
 Q = N * (N + 1) // 2
 DATA = small_data(M, N, seed=1)
 LAWS = [LaplaceMechanism, GaussianMechanism]
 #: Any matrix with an inverse.
 B = np.array([[2.0, 0.3, 0.0], [-0.1, 0.5, 0.2], [0.0, 0.4, 1.5]])
-
-
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch):
-    """What is tested here is the order of writing; waiting for the disk adds nothing."""
-    monkeypatch.setattr(_files.os, "fsync", lambda handle: None)
 
 
 def algorithm(law: Any = LaplaceMechanism, epsilon: float = 1.0, **options: Any) -> FedEPM:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from problems import small_data
 
 from fedepm_fast import FedEPM, FederatedData, Logistic, Poisson, Problem, ScalarLoss, run
-from fedepm_fast._common import files as _files
 from fedepm_fast.algorithms import AtClients
 from fedepm_fast.federation.client import PrivateClient
 from fedepm_fast.guarantees import SIMULATED
@@ -208,14 +207,9 @@ def test_the_attack_comes_close_and_finds_missing_noise(kind, start, monkeypatch
     assert audit(algorithm, **options).broken
 
 
-@pytest.fixture
-def no_disk(monkeypatch):
-    """The order of writing is tested elsewhere; waiting for the disk adds nothing."""
-    monkeypatch.setattr(_files.os, "fsync", lambda handle: None)
-
-
 @BOTH
-def test_a_private_client_hides_all_of_its_rows(kind, tmp_path, no_disk):
+@pytest.mark.usefixtures("no_disk")
+def test_a_private_client_hides_all_of_its_rows(kind, tmp_path):
     pytest.importorskip("opendp")
     algorithm = FedEPM(mechanism=whole(kind), start="broadcast", participation=1.0)
     moved, sizes = [], (1, 7)
