@@ -208,19 +208,19 @@ def prune(
         raise FileNotFoundError(f"no store at {store}")
     with Store(store, readonly=True) as opened:
         table, total = opened.table(where), len(opened)
-        count = len(table["run_id"])
-        _tell_absent(opened, where, count)
-        if dry_run or not yes:
-            if count:
-                print_cells(table)
-            print(f"{count} of {total} runs would be deleted", flush=True)
-    if dry_run or not count:
-        return
-    if not yes and not _agreed(f"delete {count} run{'s' * (count != 1)} of {store}?"):
-        print("nothing was deleted")
-        return
-    with Store(store) as opened:
-        print(f"deleted {opened.prune(where)} of {total} runs")
+        chosen = table["run_id"]
+        _tell_absent(opened, where, len(chosen))
+    if dry_run or not yes:
+        if chosen:
+            print_cells(table)
+        print(f"{len(chosen)} of {total} runs would be deleted", flush=True)
+        if dry_run or not chosen:
+            return
+        if not _agreed(f"delete {len(chosen)} run{'s' * (len(chosen) != 1)} of {store}?"):
+            print("nothing was deleted")
+            return
+    with Store(store) as opened:  # whose runs since then nobody was told of
+        print(f"deleted {opened.prune(ids=chosen)} of {total} runs")
 
 
 def _agreed(question: str) -> bool:
@@ -229,7 +229,13 @@ def _agreed(question: str) -> bool:
         raise ValueError("yes must be given where there is no terminal to ask at")
     # Typer's own question leaves a blank on standard output.
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    answer = ""
+    try:
+        answer = sys.stdin.readline()
+    finally:
+        if not answer.endswith("\n"):  # Ctrl-D, Ctrl-C: what follows begins a line
+            print(file=sys.stderr)
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _tell_absent(store: Store, where: list[str] | None, count: int) -> None:

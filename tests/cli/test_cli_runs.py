@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from commands import ROOT, fedepm
+from records import record
 from small_sweeps import SPECIFICATION
 
 from fedepm_fast import Store, sweep
@@ -142,8 +143,8 @@ def test_runs_export(capsys, store, tmp_path):
 class Answers(io.StringIO):
     """Somebody at a terminal, or nobody."""
 
-    def __init__(self, answer):
-        super().__init__("" if answer is None else f"{answer}\n")
+    def __init__(self, answer, end="\n"):
+        super().__init__("" if answer is None else f"{answer}{end}")
         self.isatty = lambda: answer is not None
 
 
@@ -161,7 +162,9 @@ def test_runs_prune(capsys, spec, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     code, out, err = fedepm(capsys, *prune)
     assert (code, out) == (0, told + "nothing was deleted\n")
-    assert err.startswith(f"delete 8 runs of {store}?")
+    assert err == f"delete 8 runs of {store}? [y/N]: "
+    monkeypatch.setattr(sys, "stdin", Answers("", end=""))  # Ctrl-D
+    assert fedepm(capsys, *prune) == (0, out, f"{err}\n")
     with Store(store, readonly=True) as opened:
         assert len(opened) == 24
     for answer, more in (("y", ()), (None, ["--yes"])):
@@ -175,6 +178,29 @@ def test_runs_prune(capsys, spec, monkeypatch):
     assert fedepm(capsys, "sweep", spec, "--dry-run")[1].endswith(
         f"16 of them in {store} already\n"
     )
+
+
+def test_what_is_pruned_is_what_was_said(capsys, spec, monkeypatch):
+    store = spec.with_suffix(".sqlite")
+    fedepm(capsys, "sweep", spec, "--quiet")
+    prune = "runs", "prune", store, "--where"
+    # Nothing is said to be deleted, too.
+    for more, told in (((), "0 of 24 runs would be deleted"), (["--yes"], "deleted 0 of 24 runs")):
+        code, out, err = fedepm(capsys, *prune, "trial=7", *more)
+        assert (code, out) == (0, f"{told}\n") and err.startswith("note: no run has trial = 7")
+
+    class Slow(Answers):
+        def readline(self):
+            with Store(store) as opened:
+                opened.add([record(2)])
+            return super().readline()
+
+    monkeypatch.setattr(sys, "stdin", Slow("y"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, out, _ = fedepm(capsys, *prune, "trial=2")
+    assert code == 0 and out.endswith("\ndeleted 8 of 24 runs\n")
+    with Store(store, readonly=True) as opened:
+        assert len(opened) == 17
 
 
 def test_bad_input_of_runs_is_one_line_and_code_2(capsys, store, tmp_path):
