@@ -126,6 +126,22 @@ class Poisoned(Objective):
         return np.ones_like(t)
 
 
+def test_one_error_raised_again_has_a_note_once():
+    @dataclass(frozen=True)
+    class Same(Poisoned):
+        name: ClassVar[str] = "poisoned_by_one"
+        error: ClassVar[Exception] = ArithmeticError("no value")
+
+        def loss(self, t, b):
+            if (np.abs(t[b == POISON]) > 1e-3).any():
+                raise self.error
+            return super().loss(t, b)
+
+    with pytest.raises(ArithmeticError) as caught:
+        run(CurvatureFedEPM(), poisoned(), objective=Same())
+    assert caught.value.__notes__ == ["in the loss of client 3", "in round 1"]
+
+
 def test_a_fit_names_the_client():
     data = poisoned()
     table = {f"x{j}": column for j, column in enumerate(data.features.T)}

@@ -87,6 +87,6 @@ def _is_open(error: Exception) -> bool:
 def _take(error: Exception, again: Exception) -> bool:
     """Note on an error whose it is as another one says, if that is of its kind."""
     same = type(again) is type(error) and is_known(again)
-    if same:
+    if same and again is not error:  # which may be one object, that has the note
         error.add_note(again.__notes__[0])
     return same
