@@ -75,12 +75,16 @@ def bars(shown: bool = True, *, transient: bool = False) -> Iterator[Callable[..
 
 @contextmanager
 def counting(
-    progress: bool | Tell, done: int, total: int, what: str = "runs"
+    progress: bool | str | Tell, done: int, total: int, what: str = "runs"
 ) -> Iterator[Counting]:
-    """What to tell of the progress: a bar, if standard error is a terminal, or a callable."""
+    """What to tell of the progress: a bar on standard error, or lines where that is no terminal,
+    after a sentence if one is given; or a callable."""
     if callable(progress):
         yield Counting(done, total, progress)
         return
+    if isinstance(progress, str):
+        print(progress, file=sys.stderr, flush=True)
+        progress = True
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be a bool or a callable, got {progress!r}")
     with bars(progress and sys.stderr.isatty()) as show:

@@ -13,8 +13,8 @@ _OF_NAMES = ("--space", "--plot", "--by", "--where")
 
 #: What follows the name of an argument that a message begins with.
 _SAID = (
-    r"=|, {words}\b| '[^']*' in | of (?:the |\w+:)| and (?:--|{words}\b)|"
-    r"(?:'s \w+| of \w+| '[^']*'| \S+(?= (?:cannot|has)))? "
+    r"=|, {words}\b| '[^']*' in | of (?:the |[\w-]+:)| and (?:--|{words}\b)|"
+    r"(?:'s \w+| of [\w-]+| '[^']*'| \S+(?= (?:cannot|has)))? "
     r"(?:must|is|are|can|cannot|needs?|has|have|takes?|depends?|exclude)\b"
 )
 

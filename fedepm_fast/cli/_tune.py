@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from ._options import of_group, taken, with_options
 from ._run import default_algorithm
 
 if TYPE_CHECKING:
+    from ..algorithms import Algorithm
+    from ..objectives import Objective
     from ..tuning import TuneResult
 
 
@@ -79,7 +82,6 @@ def tune(
     tune, unless an option or --space names a parameter that only the paper's has.
     """
     from ..tuning import tune as do_tune
-    from ..tuning._space import parse_space
     from ..tuning._text import summary
 
     asked = dict(given)
@@ -87,17 +89,18 @@ def tune(
     name, why = _algorithm(given, space, private=private)
     chosen = common.make_algorithm(name, given)
     goal = common.make_objective(given)
-    searched = parse_space(_by_parameter(space, name), chosen, goal) if space else None
+    searched = _searched(space, chosen, goal) if space else None
     check_plot(plot)
     out = common.check_out(out)
     federated = common.load_data(given, seed, goal)
-    if why and not (quiet or json):
-        print(f"tuning {chosen.label}, {why}", file=sys.stderr, flush=True)
+    progress: bool | str = not (quiet or json)
+    if why and progress:  # said when all that is asked for is known to be right
+        progress = f"tuning {chosen.label}, {why}"
     try:
         result = do_tune(
             chosen, federated, space=searched, over=over, folds=folds, trials=trials, score=score,
             objective=goal, sampler=sampler, pruner="median" if prune else None, seed=seed,
-            storage=storage, study=study, jobs=jobs, progress=not (quiet or json),
+            storage=storage, study=study, jobs=jobs, progress=progress,
             **taken(given, "settings"),
         )  # fmt: skip
     except RuntimeError as error:
@@ -139,15 +142,28 @@ def _algorithm(given: dict[str, Any], space: list[str] | None, *, private: bool)
     return name, why and f"as fedepm run takes it here: {' '.join(why.split())}"
 
 
-def _by_parameter(space: list[str], algorithm: str) -> list[str]:
-    """What is searched, by the names of parameters: an option's is taken as well."""
-    its = of_group(f"algorithm:{algorithm}")
-    found = []
+def _searched(space: list[str], chosen: Algorithm, goal: Objective) -> dict[str, Any]:
+    """What is searched, by the names of parameters: an option's is taken as well, and errors have
+    it then."""
+    from ..tuning._space import as_space, parse_space
+
+    its = of_group(f"algorithm:{chosen.name}")
+    texts, typed = [], {}
     for text in space:
         name, equals, values = text.partition("=")
         of = its.get(name.strip().replace("-", "_"))
-        found.append(text if of is None else f"{of.name}{equals}{values}")
-    return found
+        if of is not None and of.name != of.option:
+            typed[of.name], text = name.strip(), f"{of.name}{equals}{values}"
+        texts.append(text)
+    try:
+        searched = parse_space(texts, chosen, goal)
+        as_space(searched, chosen, goal)  # before any work
+    except (ValueError, TypeError) as error:
+        if not typed:
+            raise
+        named = rf"(?<![\w-])(?:{'|'.join(typed)})(?![\w-])"
+        raise ValueError(re.sub(named, lambda m: typed[m[0]], str(error))) from None
+    return searched
 
 
 def run_command(given: dict[str, Any], result: TuneResult) -> str:

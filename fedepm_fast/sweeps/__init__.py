@@ -60,7 +60,8 @@ def sweep(
     address : str or distributed.Client, optional
         Of the Dask or Ray cluster.
     progress : bool or callable
-        Show progress if standard error is a terminal; or call ``progress(done, total, failed)``.
+        Show progress on standard error: a bar, or a line now and then where that is no terminal.
+        Or call ``progress(done, total, failed)``.
     keep_x : bool
         Keep the points of the histories, too.
 

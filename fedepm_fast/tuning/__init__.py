@@ -17,7 +17,7 @@ from .._common.validation import MAX_SEED, check_choice, check_int
 from ..algorithms import PRESETS, Algorithm
 from ..data import FederatedData
 from ..objectives import Objective, as_objective
-from ..runner import make_problem
+from ..runner import check_limits, make_problem
 from ..stopping import StoppingRule, as_rule
 from ..sweeps._cells import RESULTS_VERSION
 from ._folds import OVER, default_folds, make_folds
@@ -56,7 +56,7 @@ def tune(
     max_rounds: int = 500,
     max_iterations: int | None = None,
     engine: str | None = None,
-    progress: bool | Callable[[int, int, int], Any] = True,
+    progress: bool | str | Callable[[int, int, int], Any] = True,
 ) -> TuneResult:
     """Tune parameters of an algorithm by K-fold cross-validation.
 
@@ -112,8 +112,9 @@ def tune(
         Threads, over the folds of a trial; the CPUs by default. They change no result.
     stopping, rounds, max_rounds, max_iterations, engine
         As in `run`.
-    progress : bool or callable
-        Show progress if standard error is a terminal; or call ``progress(done, total, failed)``.
+    progress : bool, str or callable
+        Show progress on standard error: a bar, or a line now and then where that is no terminal;
+        after a sentence if it is one. Or call ``progress(done, total, failed)``.
 
     Returns
     -------
@@ -150,12 +151,11 @@ def tune(
     seed = check_int("seed", seed, high=MAX_SEED)
     folds = default_folds(data, over) if folds is None else folds
     jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
-    settings = {
-        "stopping": stopping,
-        "rounds": rounds,
-        "max_rounds": max_rounds,
+    settings: dict[str, Any] = {
+        "stopping": stopping, "rounds": rounds, "max_rounds": max_rounds,
         "max_iterations": max_iterations,
-    }
+    }  # fmt: skip
+    check_limits(algorithm, callback=None, **settings)  # before any trial
     described = {"over": over, "folds": folds, "score": score, "seed": seed}
     measure, maximize = SCORES[score]
     optuna = load_optuna()

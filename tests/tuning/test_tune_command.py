@@ -106,6 +106,32 @@ def test_the_command_tells_what_is_wrong_in_a_line(capsys, tmp_path):
         assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["folds", "trials", "jobs", "rounds", "max-rounds", "sampler", "stopping", "storage"],
+)
+def test_nothing_is_said_to_begin_that_is_refused(capsys, option):
+    code, out, err = fedepm(capsys, "tune", *DATA, f"--{option}={'/' if option[0] == 's' else -1}")
+    assert (code, out) == (2, "") and err.startswith(f"error: --{option}")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("typed", ["lam-share", "lam_share", "lam"])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("2:3", "--space of {}: {} must be a finite number in [0, 1], got 2.0"),
+        ("0:0", "--space of {} must have low < high"),
+        ("0.1", "--space of {}: coordinates with {} above 0 must be one of"),
+    ],
+)
+def test_what_is_searched_is_named_as_it_is_typed(capsys, typed, values, message):
+    given = "--algorithm", "curvature", "--space", f"{typed}={values}"
+    code, out, err = fedepm(capsys, "tune", *DATA, *given[typed != "lam" and 2 :])
+    assert (code, out) == (2, "") and len(err.splitlines()) == 1
+    assert err.startswith(f"error: {message.format(typed, typed)}")
+
+
 def test_why_the_algorithm_as_given_has_no_score_is_told_as_others_are(capsys):
     asked = ("--data", "synthetic", "--clients", 3, "--samples", 60, "--features", 3)
     asked += ("--noise", "none", "--max-rounds", 60, "--trials", 3, "--sampler", "grid")
