@@ -143,8 +143,9 @@ def vector_exp(x):
 def vector_exp_negative(x):
     """e**x of a vector of numbers up to 0, or NaN: quicker, to 1.1 units of the last place.
 
-    Where that is no normal number, below -708.4 (float32: -87.3), it is something from 0 to the
-    least of those instead, 0 from -709.1 (-88.1) on.
+    Without fma to 1.3: just above the least normal result its last product is subnormal.
+    Where the result is no normal number, below -708.4 (float32: -87.3), it is something from 0 to
+    the least of those instead, 0 from -709.1 (-88.1) on.
     """
 
 

@@ -184,6 +184,30 @@ def _exp_negative(x: Any, out: Any) -> None:
         simd.store(out, i, vecmath.vector_exp_negative(simd.load(x, i)))
 
 
+@kernel
+def _fma_of_ones(x: Any, out: Any) -> None:
+    """(1 + e)(1 - e) - 1 of e in `x`: -e**2, or 0 if it is rounded twice."""
+    v = simd.load(x, 0)
+    simd.store(out, 0, simd.fma(1.0 + v, 1.0 - v, simd.splat(x, -1.0)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_exp_of_numbers_down_to_the_least_normal_result(
+    dtype: Any, rng: np.random.Generator
+) -> None:
+    fused = np.zeros(64 // np.dtype(dtype).itemsize, dtype)
+    _fma_of_ones(np.full_like(fused, 2 * np.finfo(dtype).eps), fused)
+    low, size = float(np.log(np.finfo(dtype).tiny)), 4000
+    near = rng.uniform(0.99999 * low, low + 4, size).astype(dtype)
+    found = {-707.3154574373766: np.float64, -86.36449432373047: np.float32}  # 1.246 and 1.106
+    near[: len(found)] = [x if kind is dtype else low + 1 for x, kind in found.items()]
+    out = np.empty_like(near)
+    _exp_negative(near, out)
+    with mp.workdps(40):
+        error = ulps(out, [mp.exp(mp.mpf(v)) for v in near.tolist()])
+    assert error <= (1.1 if fused.all() else 1.3)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_exp_of_negative_numbers(dtype: Any, rng: np.random.Generator) -> None:
     least, size = np.finfo(dtype).tiny, 800
