@@ -198,11 +198,12 @@ def _open(path: str, mode: str, timeout: float, readonly: bool = False) -> sqlit
 
 def _check(connection: sqlite3.Connection, path: str, readonly: bool) -> None:
     """Raise unless this is a store, or nothing yet that can become one."""
-    application, version = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("application_id", "user_version")
-    )
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    with transaction(connection, "DEFERRED"):  # another program may be about to make it one
+        application, version = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if application != APPLICATION and (tables or application or version):
         raise StoreError(f"{path} is not a store of runs")
     if readonly and not application:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 
 import pytest
 from records import record
@@ -230,3 +231,31 @@ def test_a_copy_without_its_log_is_told_what_it_lacks(tmp_path):
     with Store(copy, readonly=True) as store:
         assert len(store) == 1
     assert [p.name for p in tmp_path.glob("copy.*")] == ["copy.sqlite"]
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("before", ["user_version", "sqlite_schema", "COMMIT"])
+def test_a_store_that_another_program_makes_meanwhile_is_one(
+    tmp_path, monkeypatch, before, readonly
+):
+    """Whatever it was when it was first looked at."""
+
+    class Overtaken(sqlite3.Connection):
+        def execute(self, sql, *arguments):
+            if before in sql:
+                monkeypatch.undo()
+                with suppress(StoreError):  # which waits for nobody here
+                    Store(path, timeout=0).close()
+            return super().execute(sql, *arguments)
+
+    path = tmp_path / "new.sqlite"
+    path.touch()
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Overtaken, **k))
+    if readonly:
+        with pytest.raises(StoreError, match="is empty, it is not a store of runs"):
+            Store(path, readonly=True)
+    else:
+        Store(path, timeout=0.1).close()
+    with Store(path) as store:
+        assert store.ids() == []
