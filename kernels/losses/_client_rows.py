@@ -91,7 +91,16 @@ class ClientRows:
         return -(-self.client_sizes // _losses_rows.CHUNK)
 
     def spread(self, numbers: NDArray[np.int64], m: int) -> Self:
-        """These rows as those of m clients, of whom only these, by their numbers, have any."""
+        """These rows as those of m clients, of whom only these, by their numbers, have any.
+
+        Rows keep their order, so numbers that do not rise, or are not from 0 to m - 1, are a
+        ValueError.
+        """
+        ends = np.concatenate(([-1], numbers, [m]))
+        if len(numbers) != self.n_clients or (np.diff(ends) <= 0).any():
+            raise ValueError(
+                f"numbers must be {self.n_clients} that rise within 0 to {m - 1}, got {numbers}"
+            )
         arrays = self._spread(numbers, m)
         changed: dict[str, Any] = {name: read_only(array) for name, array in arrays.items()}
         return replace(self, **changed)

@@ -273,6 +273,26 @@ def test_wrong_classes(rng, layout, monkeypatch):
     np.testing.assert_array_equal(found[:, 1], 0)
 
 
+@pytest.mark.parametrize("layout", ["blocks", "narrow", "dense", "csr"])
+@pytest.mark.parametrize("loss", ["logistic", "least_squares"])
+def test_rows_spread_over_more_clients(rng, layout, loss):
+    n = 70 if layout == "dense" else 9
+    features, labels = table(rng, n)
+    kinds = {"narrow": losses.narrow_table, "csr": sparse.csr_array}
+    rows = losses.pack(kinds.get(layout, np.asarray)(features), labels, SIZES, loss=loss)
+    x = rng.normal(size=n)
+    want = losses.values_and_gradients(rows, x)
+    for numbers in (np.array([0, 2, 3, 7, 8, 9, 11]), np.arange(5, 12), np.arange(7)):
+        whole = rows.spread(numbers, 12)
+        assert whole.n_clients == 12 and whole.client_sizes.sum() == D
+        for a, b in zip(losses.values_and_gradients(whole, x, clients=numbers), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+    # Rows stay where they are: other numbers would be given those of others.
+    for numbers in ([1, 0, *range(2, 7)], [0, *range(6)], range(6), range(-1, 6), range(6, 13)):
+        with pytest.raises(ValueError, match="numbers must be 7 that rise within 0 to 11"):
+            rows.spread(np.array(numbers), 12)
+
+
 def test_wrong_and_ties_needs_classes(rng):
     features, labels = table(rng, 3)
     rows = losses.pack(features, labels, SIZES, loss="least_squares")
