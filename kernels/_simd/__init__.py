@@ -56,23 +56,17 @@ from ._lanes import (
 )
 from ._memory import (
     align_stack,
-    first_lanes,
     flat_view,
     gather,
-    iota,
-    lane,
-    lanes,
     load,
     load_as,
     load_each,
     load_partial,
     prefetch,
     prefetch_second,
-    splat,
     store,
     store_aligned,
     store_partial,
-    with_lane,
 )
 from ._powers import exp2_eighths, exponent, scale_by_power
 from ._registers import (
@@ -86,6 +80,7 @@ from ._registers import (
     store_pieces,
     with_piece,
 )
+from ._scalars import first_lanes, iota, lane, lanes, splat, with_lane
 
 __all__ = [
     "absolute",

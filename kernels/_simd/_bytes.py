@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.typing import signature
 
-from ._memory import address_of, vector_like
+from ._memory import address_of
 from ._types import (
     VECTOR_BYTES,
     VECTORS,
@@ -18,6 +18,7 @@ from ._types import (
     llvm_vector,
     operation,
     processor_features,
+    vector_like,
 )
 
 _WORDS = VECTORS[types.uint64]

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.typing import signature
 
-from ._memory import address_of, lanes_constant, vector_like, vector_of
+from ._memory import address_of, lanes_constant, vector_of
 from ._types import (
     VECTORS,
     MaskType,
@@ -22,6 +22,7 @@ from ._types import (
     pick_lanes,
     processor_features,
     splat,
+    vector_like,
 )
 
 _I32 = ir.IntType(32)

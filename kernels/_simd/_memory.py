@@ -1,4 +1,4 @@
-"""Vectors from and to arrays, and from scalars; see `_simd`."""
+"""Vectors from and to arrays; see `_simd`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numba.core.typing import signature
 
 from ._types import (
     VECTORS,
-    MaskType,
     VectorType,
     call_intrinsic,
     is_int,
     llvm_vector,
     operation,
     suffix,
+    vector_like,
 )
 from ._types import splat as splat_value
 
@@ -172,7 +172,7 @@ def _clamped(builder, vector, count):
     return builder.select(builder.icmp_signed(">", count, zero), count, zero)
 
 
-def _first_lanes(builder, vector, count):
+def lanes_below(builder, vector, count):
     """The mask of the lanes below `count`, a 64-bit integer."""
     narrow = ir.VectorType(_I32, vector.lanes)
     numbers = ir.Constant(narrow, list(range(vector.lanes)))
@@ -197,7 +197,7 @@ def load_partial(typingctx, array, index, count, fill):
     def codegen(context, builder, sig, args):
         some = _clamped(builder, vector, args[2])
         address = address_of(context, builder, array, args[0], args[1], some)
-        mask = _first_lanes(builder, vector, args[2])
+        mask = lanes_below(builder, vector, args[2])
         return _masked_load(builder, vector, address, mask, splat_value(builder, args[3], vector))
 
     return signature(vector, array, types.intp, types.intp, vector.element), codegen
@@ -212,7 +212,7 @@ def store_partial(typingctx, array, index, value, count):
     def codegen(context, builder, sig, args):
         some = _clamped(builder, value, args[3])
         address = address_of(context, builder, array, args[0], args[1], some)
-        mask = _first_lanes(builder, value, args[3])
+        mask = lanes_below(builder, value, args[3])
         _masked_store(builder, value, address, mask, args[2])
         return context.get_dummy_value()
 
@@ -298,99 +298,6 @@ def flat_view(typingctx, array):
         return out._getvalue()
 
     return signature(view, array), codegen
-
-
-# ---------------------------------------------------------------------------------
-# Making vectors, and reaching their lanes
-# ---------------------------------------------------------------------------------
-
-
-def vector_like(like):
-    """The vector type that `splat` makes of the same argument."""
-    if isinstance(like, VectorType):
-        return like
-    if isinstance(like, types.Array):
-        return VECTORS.get(like.dtype)
-    return VECTORS.get(types.unliteral(like))
-
-
-@operation
-def splat(typingctx, like, value):
-    """``splat(like, x)``: the scalar `x` in each lane, converted to the element of `like`.
-
-    `like` is a vector, an array or a scalar; only its type counts.
-    """
-    vector = vector_like(like)
-    if vector is None or not isinstance(value, (types.Integer, types.Float, types.Boolean)):
-        return None
-
-    def codegen(context, builder, sig, args):
-        return splat_value(builder, args[1], vector)
-
-    return signature(vector, like, vector.element), codegen
-
-
-@operation
-def lanes(typingctx, like):
-    """``lanes(like)``: 8 or 16, a constant; `like` as for `splat`."""
-    vector = vector_like(like)
-    if vector is None:
-        return None
-
-    def codegen(context, builder, sig, args):
-        return context.get_constant(types.intp, vector.lanes)
-
-    return signature(types.intp, like), codegen
-
-
-@operation
-def iota(typingctx, like):
-    """``iota(like)``: 0, 1, 2, ... in the lanes; `like` as for `splat`."""
-    vector = vector_like(like)
-    if vector is None:
-        return None
-
-    def codegen(context, builder, sig, args):
-        return ir.Constant(llvm_vector(vector), list(range(vector.lanes)))
-
-    return signature(vector, like), codegen
-
-
-@operation
-def lane(typingctx, value, index):
-    """``lane(v, i)``: the value in lane `i`."""
-    if not isinstance(value, VectorType):
-        return None
-
-    def codegen(context, builder, sig, args):
-        return builder.extract_element(args[0], builder.trunc(args[1], _I32))
-
-    return signature(value.element, value, types.intp), codegen
-
-
-@operation
-def with_lane(typingctx, value, index, scalar):
-    """``with_lane(v, i, x)``: `v` with lane `i` replaced by `x`."""
-    if not isinstance(value, VectorType):
-        return None
-
-    def codegen(context, builder, sig, args):
-        return builder.insert_element(args[0], args[2], builder.trunc(args[1], _I32))
-
-    return signature(value, value, types.intp, value.element), codegen
-
-
-@operation
-def first_lanes(typingctx, like, count):
-    """``first_lanes(like, count)``: the mask of the lanes below `count`."""
-    vector = vector_like(like)
-    if vector is None or not isinstance(count, types.Integer):
-        return None
-
-    def codegen(context, builder, sig, args):
-        return _first_lanes(builder, vector, args[1])
-
-    return signature(MaskType(vector.lanes), like, types.intp), codegen
 
 
 @operation

@@ -14,7 +14,7 @@ from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.core.typing import signature
 
-from ._memory import address_of, holds, lanes_constant, vector_like, vector_of
+from ._memory import address_of, holds, lanes_constant, vector_of
 from ._types import (
     VECTOR_BYTES,
     VectorType,
@@ -24,6 +24,7 @@ from ._types import (
     operation,
     pick_lanes,
     processor_features,
+    vector_like,
 )
 from ._types import splat as splat_value
 

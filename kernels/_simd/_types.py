@@ -55,6 +55,15 @@ _ELEMENTS = (
 VECTORS = {element: VectorType(element) for element in _ELEMENTS}
 
 
+def vector_like(like):
+    """The vector type that `splat` makes of the same argument."""
+    if isinstance(like, VectorType):
+        return like
+    if isinstance(like, types.Array):
+        return VECTORS.get(like.dtype)
+    return VECTORS.get(types.unliteral(like))
+
+
 def llvm_element(element):
     """The LLVM type of one lane."""
     if element == types.boolean:
