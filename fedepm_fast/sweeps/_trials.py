@@ -27,6 +27,9 @@ from ._cells import Cell
 #: Rows, and numbers of the clients' parameters and of the points of a run, up to which a thread has
 #: such memory.
 _ROWS, _NUMBERS = 1 << 20, 1 << 16
+#: Runs of a cell in a row that are left to `run` before all others are: a table with a row of
+#: zeros has a tie in each, and they would be done twice.
+_LEFT = 5
 
 
 class Trials:
@@ -35,24 +38,27 @@ class Trials:
     def __init__(self) -> None:
         self._dealt: dict[Any, Dealt] = {}
         self._of_cell: dict[int, tuple[Cell, Repeatable, Dealt] | None] = {}
+        self._left: dict[int, int] = {}
         self._drawn: dict[tuple[int, int, int], Any] = {}
         self._memory: dict[Any, Any] = {}
 
     def draw(self, cell: Cell, seed: int, trial: int) -> None:
         """Draw how rows will be dealt: for many runs at once that is quicker than between them."""
-        if self._of_cell.get(id(cell)) is not None:
+        if self._of_cell.get(id(cell)) is not None and self._left[id(cell)] < _LEFT:
             with suppress(Exception):  # which comes again
                 self._draw(cell, seed, trial)
 
     def run(self, cell: Cell, seed: int, trial: int) -> Ended | None:
         """A run that has ended; None where it is left to `run` itself."""
         if id(cell) not in self._of_cell:
-            self._of_cell[id(cell)] = None
+            self._of_cell[id(cell)], self._left[id(cell)] = None, 0
             with suppress(Exception):  # which `run` raises again, for every run that it is so of
                 self._of_cell[id(cell)] = self._made(cell) if _can(cell) else None
         found = self._of_cell[id(cell)]
-        if found is None:
+        if found is None or self._left[id(cell)] >= _LEFT:
+            self._drawn.pop((id(cell), seed, trial), None)
             return None
+        self._left[id(cell)] += 1
         _, repeatable, dealt = found
         try:
             split, given = self._draw(cell, seed, trial)
@@ -62,6 +68,8 @@ class Trials:
                 dealt.prepare(split)
             ended = repeatable(seed, trial, given, anew)
             dealt.trial = seed, trial
+            if ended is not None:
+                self._left[id(cell)] = 0
             return ended
         except Exception:  # which `run` raises again
             return None

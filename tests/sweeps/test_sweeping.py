@@ -100,6 +100,23 @@ def test_trials_of_any_numbers_are_runs(rng, kind, large, monkeypatch, tmp_path)
             np.testing.assert_array_equal(history[name], want.history[name])
 
 
+@pytest.mark.skipif(JIT_DISABLED, reason="of compiled runs")
+def test_runs_with_ties_are_not_all_done_twice(rng, monkeypatch, tmp_path):
+    X = rng.normal(size=(60, 5))
+    X[7] = 0  # on the border between the classes, whatever the point
+    np.savez(tmp_path / "t.npz", X=X, y=rng.integers(0, 2, 60))
+    options = {"source": tmp_path / "t.npz", "clients": 4, "scale": None}
+    source, done = sources.from_options(options, loss=Logistic()), []
+    of_trial = _trials.Repeatable.__call__
+    monkeypatch.setattr(
+        _trials.Repeatable, "__call__", lambda *args: done.append(args) or of_trial(*args)
+    )
+    result = sweep(Sweep(FedEPM(), source, trials=40, max_rounds=3), jobs=1)
+    assert len(done) == _trials._LEFT and not result.failed
+    want = run(FedEPM(), source.split(split_seed(0, 39)), trial=39, max_rounds=3)
+    assert result.table()["accuracy"][-1] == want.accuracy
+
+
 def test_trials_differ_in_split_selection_and_noise():
     result = sweep(Sweep(FedEPM(), clients=5, trials=4, rounds=0))
     starts = {result.history(run_id)["objective"][0] for run_id in result}
