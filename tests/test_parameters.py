@@ -295,3 +295,14 @@ def test_a_field_without_a_check_is_not_nan():
     for wrong in (math.nan, np.float64("nan")):
         with pytest.raises(ArgumentError, match=r"^rate must not be nan$"):
             Own(rate=wrong)
+
+
+def test_a_default_that_its_check_refuses_or_changes_is_checked_each_time():
+    @dataclasses.dataclass(frozen=True)
+    class Own(Made):
+        count: int = param(0, check=integer(low=1), help="h")
+
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"^count must be an integer >= 1, got 0$"):
+            Own()
+        assert type(Own(count=2).share) is type(Made().share) is float
