@@ -13,6 +13,10 @@ from .files import replacing
 T = TypeVar("T")
 
 
+class NotDefined(ValueError):
+    """A complete record names what a user has defined, but not in this process, or otherwise."""
+
+
 def _version(record: dict[str, Any]) -> Any:
     return record.pop("format")
 
@@ -40,7 +44,8 @@ def read_json(
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is something else, is damaged, or was written by a newer version.
+        If it is something else, is damaged, or was written by a newer version; `NotDefined`, with
+        the path, where `make` raises that.
     """
     path = Path(path)
     if not path.is_file():
@@ -52,6 +57,8 @@ def read_json(
             raise TypeError
         if version <= newest:
             return make(found)
+    except NotDefined as error:
+        raise NotDefined(f"{path}: {error}") from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError):
         raise ValueError(f"{path} is not a complete file of {what}, as save writes it") from None
     raise ValueError(

@@ -221,7 +221,7 @@ class Model(Coefficients):
         Raises
         ------
         ValueError
-            If it is none, or of a newer version.
+            If it is none, of a newer version, or of a loss of your own that is not defined.
         """
         from ._comparison import Comparison
         from ._saving import fields_of
@@ -244,7 +244,8 @@ class Model(Coefficients):
         FileNotFoundError
             If there is no such file.
         ValueError
-            If it is no model, is damaged, or was written by a newer version.
+            If it is no model, is damaged, was written by a newer version, or is of a loss of your
+            own, a class, whose file is not imported.
         """
         from ._saving import VERSION, version_of
 

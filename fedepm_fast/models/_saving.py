@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..losses import as_objective
+from .._common.json_files import NotDefined
+from ..losses import OBJECTIVES, as_objective
+from ..losses.scalar import is_of_functions, without_functions
 from ..preparation import Prepared
 from ._inference import Inference
 
 if TYPE_CHECKING:
+    from ..losses import Objective
     from ._model import Model
 
 FORMAT = "fedepm_fast model"
@@ -64,17 +67,13 @@ def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it is of no model, or of a newer version.
+        If it is of no model, of a newer version, or of a loss that is not defined.
     """
     if (version := version_of(record)) > VERSION:
         raise ValueError(
             f"this model has version {version}, this fedepm_fast reads up to {VERSION}"
         )
-    told = dict(record["objective"])
-    weights = told.pop("weights", None)
-    objective = as_objective(
-        told.pop("name"), **told, **({} if weights is None else {"weights": tuple(weights)})
-    )
+    objective = _objective(record["objective"])
     w = np.array(record["w"], dtype=np.float64)
     prepared = Prepared.from_dict(record["prepared"])
     if w.ndim != 2 or w.shape[1] != len(prepared.feature_names) or not np.isfinite(w).all():
@@ -96,6 +95,26 @@ def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
         "training": record["training"],
         "notes": tuple(record["notes"]),
     }
+
+
+def _objective(record: Mapping[str, Any]) -> Objective:
+    """The loss that `Objective.describe` told of."""
+    told = dict(record)
+    if (weights := told.pop("weights", None)) is not None:
+        told["weights"] = tuple(weights)
+    if is_of_functions(told):
+        return without_functions(**told)
+    if isinstance(name := told.pop("name"), str) and name not in OBJECTIVES:
+        raise NotDefined(
+            f"this model is of the loss {name!r}, which is not defined here: import the file "
+            "that defines it first"
+        )
+    try:
+        return as_objective(name, **told)
+    except (ValueError, TypeError) as error:
+        if name in OBJECTIVES.built_in():
+            raise
+        raise NotDefined(f"this model is not of the loss {name!r} defined here: {error}") from None
 
 
 def _lower(matrix: Any) -> list[float]:

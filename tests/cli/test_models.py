@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
 from commands import fedepm
 from full_disk import full
-from hospitals import columns_for, hospitals
+from hospitals import LABELS, columns_for, hospitals
+from pseudo_huber import PseudoHuber
 
-from fedepm_fast import Model, evaluate, fit
+from fedepm_fast import Model, ScalarLoss, evaluate, fit
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +348,35 @@ def test_files_that_are_not_what_they_should_be(capsys, folder, tmp_path):
     (tmp_path / "few.csv").write_text("age,sex\n50,f\n")
     code, _, err = fedepm(capsys, "predict", folder / "model.json", tmp_path / "few.csv")
     assert code == 2 and "'dose'" in err
+
+
+def test_models_of_losses_of_ones_own(folder, tmp_path):
+    table, path = tmp_path / "stays.csv", tmp_path / "own.json"
+    frame = pandas.DataFrame(columns_for(hospitals(200), "least_squares"))
+    frame.to_csv(table, index=False)
+
+    def predicted(*python):
+        done = subprocess.run(
+            [sys.executable, *python, "predict", path, table],
+            capture_output=True, text=True, cwd=Path(__file__).parents[1], check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    by_functions = ScalarLoss(
+        value=lambda t, y: 0.5 * (t - y) ** 2, gradient=lambda t, y: t - y, name="own_square"
+    )
+    for loss in (by_functions, PseudoHuber()):
+        model = fit(frame, LABELS["least_squares"], "hospital", objective=loss)
+        model.save(path)
+        wanted = pandas.DataFrame({"prediction": model.predict(frame)}).to_csv(index=False)
+        code, text, err = predicted("-m", "fedepm_fast")
+        if loss is by_functions:
+            assert (code, text, err) == (0, wanted, "")
+    assert code == 2 and err.startswith(
+        f"error: {path}: this model is of the loss 'pseudo_huber', which is not defined here"
+    )
+    code, text, err = predicted("-c", "import pseudo_huber, fedepm_fast.cli as c; c.main()")
+    assert (code, text, err) == (0, wanted, "")
 
 
 def test_a_fit_that_does_not_converge_fails_and_writes_where_it_ended(capsys, options, tmp_path):

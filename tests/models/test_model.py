@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hospitals import LABELS, columns_for, hospitals, rows_of
+from pseudo_huber import PseudoHuber
 
-from fedepm_fast import FedEPM, Model, evaluate, fit, run, synthetic
+from fedepm_fast import FedEPM, Model, ScalarLoss, evaluate, fit, run, synthetic
+from fedepm_fast.losses import OBJECTIVES
 from fedepm_fast.preparation import Preparation, PreparationWarning
 
 #: Predictions of a model file with NumPy alone, as the documentation has it.
@@ -101,6 +103,53 @@ def test_files_that_are_no_models(tmp_path):
         Model.load(path)
     with pytest.raises(FileNotFoundError, match="no folder"):
         fit(table, "outcome").save(tmp_path / "missing" / "model.json")
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_models_of_losses_by_functions_predict_without_them(tmp_path, task):
+    label = LABELS["least_squares" if task == "regression" else "logistic"]
+    table = columns_for(hospitals(200), "least_squares" if task == "regression" else "logistic")
+    loss = ScalarLoss(
+        value=lambda t, y: 0.5 * (t - y) ** 2, gradient=lambda t, y: t - y,
+        curvature=1.0, task=task, name="own_square",
+    )  # fmt: skip
+    model = fit(table, label, "hospital", objective=loss, holdout=0.2)
+    model.save(tmp_path / "model.json")
+    again = Model.load(tmp_path / "model.json")
+    assert again.to_dict() == model.to_dict() and str(again) == str(model)
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+    assert evaluate(again, table).to_dict() == evaluate(model, table).to_dict()
+    assert again.objective.changed(beta=1.0).parameters == loss.parameters
+    with pytest.raises(ValueError, match="'own_square' was read from a file, which does not hold"):
+        fit(table, label, "hospital", objective=again.objective)
+    more = fit(table, label, "hospital", objective=loss, start=again)
+    assert more.training["converged"]
+    record = json.loads((tmp_path / "model.json").read_text())
+    record["objective"]["task"] = "cooking"
+    (tmp_path / "model.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="not a complete file of a model"):
+        Model.load(tmp_path / "model.json")
+
+
+def test_models_of_classes_of_losses_need_them(tmp_path, monkeypatch):
+    path = tmp_path / "model.json"
+    table = columns_for(hospitals(200), "least_squares")
+    model = fit(table, LABELS["least_squares"], "hospital", objective=PseudoHuber())
+    model.save(path)
+    np.testing.assert_array_equal(Model.load(path).predict(table), model.predict(table))
+    record = json.loads(path.read_text())
+    record["objective"]["bend"] = 1.0
+    path.write_text(json.dumps(record))
+    wanted = r"model\.json: this model is not of the loss 'pseudo_huber' defined here: .*bend"
+    with pytest.raises(ValueError, match=wanted):
+        Model.load(path)
+    monkeypatch.delitem(OBJECTIVES._found, "pseudo_huber")
+    wanted = (
+        r"model\.json: this model is of the loss 'pseudo_huber', which is not defined here: import "
+        "the file that defines it first"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        Model.load(path)
 
 
 def test_predictions_need_the_columns_and_no_others():
