@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import re
 import tempfile
@@ -10,6 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+#: Errors of the system of a disk that is full, or fails.
+_OF_DISKS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+
+
+def is_failure_of_disk(error: BaseException) -> bool:
+    """Whether it says that there is no room left to write in, or that a disk fails."""
+    return isinstance(error, OSError) and error.errno in _OF_DISKS
 
 
 @contextmanager
@@ -42,6 +51,8 @@ def replacing(
     try:
         temporary, handle = _draft(path)
     except OSError as error:
+        if is_failure_of_disk(error):
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise type(error)(f"{path} cannot be written: {error.strerror or error}") from None
     moved = False
     try:
@@ -201,6 +212,8 @@ def check_writable_folder(name: str, folder: str | os.PathLike[str]) -> Path:
     ------
     ValueError
         Naming the argument `name`, if it cannot.
+    OSError
+        Naming the path, if the disk is full.
     """
     folder = Path(folder)
 
@@ -218,6 +231,8 @@ def check_writable_file(name: str, file: str | os.PathLike[str]) -> Path:
     ------
     ValueError
         Naming the argument `name`, if it cannot.
+    OSError
+        Naming the path, if the disk is full.
     """
     file = Path(file)
 
@@ -236,6 +251,8 @@ def _check(name: str, kind: str, path: Path, prove: Callable[[], None]) -> Path:
         try:
             prove()
         except OSError as error:
+            if is_failure_of_disk(error):
+                raise OSError(error.errno, error.strerror, str(path)) from None
             reason = error.strerror or str(error)
     if reason is not None:
         from .validation import ArgumentValueError

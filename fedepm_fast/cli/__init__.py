@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from .._common.files import is_failure_of_disk
 from .._common.notes import notes_of
 from . import (
     _compare,
@@ -31,6 +32,7 @@ from . import (
 from ._common import INTERRUPTED, CommandFailed
 from ._names import with_option_names
 from ._options import Command, command
+from ._output import guarded_output
 
 #: The commands by name; `runs` is a group of its own.
 COMMANDS: dict[str, Command] = {
@@ -99,11 +101,18 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0, 1 for a run that failed, 2 for bad input, 130 for Ctrl-C.
+    """Run the command line and exit: 0, 1 for what failed, 2 for bad input, 130 for Ctrl-C.
 
-    What goes wrong is one line on standard error, and never a traceback.
+    What goes wrong is one line on standard error, and never a traceback. That nobody reads what is
+    printed any more, as in ``fedepm run | head``, goes not wrong.
     """
     arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    with guarded_output():
+        code = _main(arguments)
+    sys.exit(code)
+
+
+def _main(arguments: list[str]) -> int:
     code: Any
     typer.core.HAS_RICH = False  # of which typer 0.20 imports all for the plainest help
     completing = any(name.endswith("_COMPLETE") for name in os.environ)
@@ -119,22 +128,19 @@ def main(arguments: list[str] | None = None) -> None:
         code = _say(with_option_names(error, called), error.code, prefix)
     except (KeyboardInterrupt, typer.Abort):
         code = _say("interrupted, nothing was written", INTERRUPTED, prefix="")
-    except BrokenPipeError:
-        # The reader of our output has gone, as in `fedepm run | head`.
-        _drop_output()
-        code = 1
     except MemoryError as error:
         code = _say(f"not enough memory: {error}", 1)
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # a mistake in the options themselves
             code = _say(_said_once(usage()) or "a command is missing: fedepm --help", 2)
+        elif is_failure_of_disk(error):
+            code = _say(_told(error) + notes_of(error), 1)
         elif isinstance(error, (ValueError, TypeError, ImportError, OSError)):
             code = _say(with_option_names(_told(error), called) + notes_of(error), 2)
-            _drop_output()
         else:
             raise
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _say(message: str, code: int, prefix: str = "error: ") -> int:
@@ -142,22 +148,15 @@ def _say(message: str, code: int, prefix: str = "error: ") -> int:
     return code
 
 
-def _told(error: Exception) -> Exception | str:
+def _told(error: Exception) -> str:
     """An error; one of the system's without its number, the file first."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return f"{error.filename}: {error.strerror}"
-    return error
+        what = " cannot be written:" if is_failure_of_disk(error) else ":"
+        return f"{error.filename}{what} {error.strerror}"
+    return str(error)
 
 
 def _said_once(message: str) -> str:
     """A message without what Typer adds to it where Click has said so already."""
     before, hint, after = message.partition("Did you mean")
     return (before + hint + after.partition("Did you mean")[0]).rstrip(" (")
-
-
-def _drop_output() -> None:
-    """Send what standard output still holds nowhere, if it cannot be written where it belongs."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

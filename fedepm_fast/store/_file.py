@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -86,7 +87,13 @@ CREATE VIEW results AS
 
 
 class StoreError(OSError):
-    """A store cannot be read or written: one line that names the file and says why."""
+    """A store cannot be read or written: one line that names the file and says why.
+
+    Its ``errno`` is that of a disk that is full, or fails, if that is why, and else None.
+    """
+
+
+_OF_DISKS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 
 
 @contextmanager
@@ -117,7 +124,9 @@ def explained(path: str, timeout: float = 0) -> Iterator[None]:
             sqlite3.SQLITE_BUSY: f"{path} is locked by another program (waited {timeout:g} s)",
             sqlite3.SQLITE_IOERR: f"{path} cannot be read or written: {why}",
         }.get(code, f"{path}: {why}")
-        raise StoreError(text) from None
+        told = StoreError(text)
+        told.errno = _OF_DISKS.get(code)
+        raise told from None
 
 
 def open_store(path: str, *, readonly: bool, timeout: float) -> sqlite3.Connection:
