@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .._common.text import pairs
 from ..guarantees import OWN_MECHANISM
-from ._settings import level_for_clients
+from ._remedy import AFFORDABLE, remedy_of
+from ._settings import SIGNAL
 
 if TYPE_CHECKING:
     from .private_plan import PrivatePlan
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 #: Rise of the mean loss by noise from which it is said to be larger than the signal: columns of
 #: real tables lower the mean loss of two classes by 0.05 to 0.3, and 0.693 is all there is.
 TOO_MUCH = 0.05
-#: How far they do, about.
-SIGNAL = 0.15
-#: A rise that hardly shows: about half a percent of accuracy.
-AFFORDABLE = 0.01
 #: Accuracy that is lost, over the rise of the mean loss. Noise of variance s^2 in the margins of
 #: two classes lifts the mean loss by ``E[sigma'] s^2 / 2``, about 0.075 s^2, and turns
 #: predictions of rows near the boundary, which costs ``p(0) s^2 / 4`` of accuracy, p(0) the
@@ -69,8 +66,8 @@ def _facts(plan: PrivatePlan) -> list[tuple[str, str]]:
         ("noise", noise),
         ("expected", expected(plan)),
     ]
-    if plan.rise > AFFORDABLE:
-        found.append(("affordable", f"{remedy(plan)} lower that to {AFFORDABLE:g}"))
+    if plan.short > AFFORDABLE and (text := remedy(plan)):
+        found.append(("affordable", text))
     return found
 
 
@@ -123,25 +120,22 @@ def _beside(plan: PrivatePlan) -> str:
 
 
 def remedy(plan: PrivatePlan) -> str:
-    """What would make the noise affordable, other things equal: with the same settings its
-    variance goes as the square of the multiplier, times clients, or in secure sums as if there
-    were one, over all rows squared."""
-    factor = math.sqrt(plan.rise / AFFORDABLE)
-    m, d = len(plan.client_sizes), int(plan.client_sizes.sum())
-    mechanism = plan.mechanism
-    if _whole(plan):  # whose settings are others then
-        factor = plan.level / level_for_clients(mechanism.order, AFFORDABLE / SIGNAL)
-    uploads = plan.settings.rounds + mechanism.moments
-    assert mechanism.total_epsilon is not None
-    z = mechanism.noise_multiplier(mechanism.total_epsilon, uploads)
-    epsilon = mechanism.compose(factor / z, uploads)
-    clients = m * factor ** (1 if _summed(plan) else 2)
-    if _whole(plan):
-        return f"{_about(clients)} clients, or epsilon {epsilon:.2g} would"
-    return (
-        f"{_about(clients)} clients of as many rows each, or {_about(d * factor)} rows at these "
-        f"clients, or epsilon {epsilon:.2g} would"
-    )
+    """What would make the noise affordable; empty if nothing was found that does."""
+    found = remedy_of(plan)
+    if found is None:
+        return ""
+    ways = []
+    if found.clients is not None:
+        each = "" if _whole(plan) else " of as many rows each"
+        ways.append(f"{found.clients:,} clients{each}")
+    if found.rows is not None:
+        ways.append(f"{found.rows:,} rows at these clients")
+    if found.epsilon is not None:
+        ways.append(f"epsilon {found.epsilon:g}")
+    what = "the mean loss is expected to end within {:g} of the optimum then"
+    if not found.ends:
+        what = "the noise is expected to raise the mean loss by no more than {:g} then"
+    return f"{', or '.join(ways)}: {what.format(found.to)}"
 
 
 def _whole(plan: PrivatePlan) -> bool:
@@ -159,19 +153,14 @@ def warning_of(plan: PrivatePlan) -> str:
         return ""
     m, d = len(plan.client_sizes), int(plan.client_sizes.sum())
     rows = "" if _whole(plan) else f"{_count(d, 'row')}, "
+    text = remedy(plan)
     return (
         f"the noise is larger than the signal: with {_count(m, 'client')}, {rows}"
         f"{_count(plan.n_features, 'column')} and epsilon {plan.mechanism.total_epsilon:g} "
-        f"it is expected to raise the mean loss by about {plan.rise:.2g}{_beside(plan)}; "
-        f"{remedy(plan)} lower that to {AFFORDABLE:g}{_unfinished(plan)}"
+        f"it is expected to raise the mean loss by about {plan.rise:.2g}{_beside(plan)}"
+        f"{_unfinished(plan)}{'; ' * bool(text)}{text}"
     )
 
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
-
-
-def _about(number: float) -> str:
-    """A number of two digits."""
-    digits = max(math.floor(math.log10(number)) - 1, 0)
-    return f"{math.ceil(number / 10**digits) * 10**digits:,}"

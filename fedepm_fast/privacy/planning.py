@@ -12,8 +12,9 @@ over rounds costs: about the optimum each point is that plus noise of its own.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +38,7 @@ from ..mechanisms._moments import DEVIATION
 from ..participation import clients_per_round
 from ._location import noise_l1_for, noise_left
 from ._settings import (
+    SIGNAL,
     TYPICAL,
     Settings,
     largest_residual,
@@ -46,7 +48,6 @@ from ._settings import (
     settings_for_clients,
     short_of_clients,
 )
-from ._words import SIGNAL
 from .private_plan import PrivatePlan, columns_in, curvature_of, split_of, worth_it
 from .secure_sum import TRUSTED
 
@@ -144,12 +145,41 @@ def plan(
         _check_sums(mechanism, client_weight)
     loss = _objective(objective)
     check_objective(loss)
+    given = _Given(mechanism, sizes, n, loss, rho, client_weight, trust, honest, settings, bounds)
+    return _planned(given)
+
+
+class _Given(NamedTuple):
+    """What a plan is made of, checked."""
+
+    mechanism: Mechanism
+    sizes: Array
+    n: int
+    loss: Objective
+    rho: float
+    client_weight: str
+    trust: str
+    honest: float
+    settings: Settings | None
+    bounds: ArrayLike | None
+
+
+class _Uploads(NamedTuple):
+    """How uploads are aggregated, and their noise."""
+
+    aggregation: str
+    weights: Array
+    noise: float
+    """Deviation of what is in the server's gradient, if each client uploads once and the loss has a
+    slope of 1; of whole clients in the mean of their moves."""
+
+
+def _planned(given: _Given, uploads: _Uploads | None = None) -> PrivatePlan:
+    """The plan, of uploads with so much noise."""
+    mechanism, sizes, n, loss, rho, _, trust, honest, settings, bounds = given
     whole = mechanism.neighbours == "client"
     unit = _unit(mechanism, loss, n)
-    aggregation, weights, upload = _mean_noise(mechanism, sizes, unit, client_weight, trust)
-    if trust != TRUSTED[0]:
-        m0 = clients_per_round(rho, len(sizes))
-        upload *= math.sqrt(m0 / clients_per_round(honest, m0) / len(sizes)) / rho
+    aggregation, weights, upload = uploads = uploads or _uploads(given, unit)
     level = upload * math.sqrt(n * loss.n_outputs)
     if whole:
         chosen = settings or settings_for_clients(mechanism.order, level)
@@ -197,25 +227,50 @@ def plan(
         rise = SIGNAL * short_of_clients(mechanism.order, level)
     return PrivatePlan(
         algorithm, math.ceil(chosen.rounds / rho), chosen, sizes.astype(np.int64), n, loss, level,
-        deviation, rise, trust, honest, columns,
+        deviation, rise, trust, honest, columns, functools.partial(_again, given, uploads),
     )  # fmt: skip
 
 
-def _mean_noise(
-    mechanism: Mechanism, sizes: Array, unit: float, client_weight: str, trust: str
-) -> tuple[str, Array, float]:
-    """How uploads are aggregated, their weights, and the deviation of what noise is in the server's
-    gradient, if each client uploads once and the loss has a slope of 1; of whole clients in the
-    mean of their moves."""
+def _again(
+    given: _Given,
+    uploads: _Uploads,
+    *,
+    sizes: Array | None = None,
+    total_epsilon: float | None = None,
+    noise: float | None = None,
+) -> PrivatePlan:
+    """`PrivatePlan.again`."""
+    if sizes is not None:
+        mechanism = given.mechanism
+        if mechanism.budgets is not None:  # as clients and their rows, in turn
+            budgets = np.resize(mechanism.budgets, len(sizes))
+            mechanism = dataclasses.replace(mechanism, budgets=tuple(budgets.tolist()))
+        given = given._replace(sizes=sizes, mechanism=mechanism)
+    if total_epsilon is not None:
+        one = dataclasses.replace(given.mechanism, total_epsilon=total_epsilon, budgets=None)
+        given = given._replace(mechanism=one)
+    if noise is not None:
+        return _planned(given, uploads._replace(noise=noise * uploads.noise))
+    return _planned(given)
+
+
+def _uploads(given: _Given, unit: float) -> _Uploads:
+    """How clients' uploads are aggregated, and their noise."""
+    mechanism, sizes = given.mechanism, given.sizes
     once = mechanism.noise_multipliers(np.ones(len(sizes), np.int64))
     noise = 2 * unit / mechanism.units(sizes) * once
-    aggregation = "inverse_deviation" if client_weight == "size" else "equal"
-    if client_weight == "size" and trust == TRUSTED[0]:
+    alone = given.trust == TRUSTED[0]
+    aggregation = "inverse_deviation" if given.client_weight == "size" else "equal"
+    if given.client_weight == "size" and alone:
         whole = mechanism.neighbours == "client"
         aggregation = "inverse_variance" if whole else _aggregation(mechanism, noise, sizes)
     weights = (1 / noise) ** BY_NOISE.get(aggregation, 0.0)
     in_mean = DEVIATION[mechanism.order] * float(np.linalg.norm(weights * noise) / weights.sum())
-    return aggregation, weights, in_mean * noise_left(mechanism, weights, noise)
+    in_mean *= noise_left(mechanism, weights, noise)
+    if not alone:
+        m0 = clients_per_round(given.rho, len(sizes))
+        in_mean *= math.sqrt(m0 / clients_per_round(given.honest, m0) / len(sizes)) / given.rho
+    return _Uploads(aggregation, weights, in_mean)
 
 
 def _objective(objective: str | Objective) -> Objective:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +20,8 @@ from ..mechanisms import Columns, Mechanism, coordinates
 from ..mechanisms._moments import DEVIATION, size_of_ones
 from ..result import Result
 from ._location import noise_l1_for, noise_left
-from ._settings import LARGEST_SPREAD, Settings, left_of, settings_for, way_left
-from ._words import SIGNAL, in_words, warning_of
+from ._settings import LARGEST_SPREAD, SIGNAL, Settings, left_of, settings_for, way_left
+from ._words import in_words, warning_of
 from .secure_sum import TRUSTED
 
 Array = NDArray[np.float64]
@@ -61,6 +62,9 @@ class PrivatePlan:
         That share, for ``trust="secure-sum"``.
     columns : Columns, optional
         Those whose means and variances are released before the second moments.
+    again : callable, optional
+        What plans anew for clients of other ``sizes`` or another ``total_epsilon`` of each; given
+        how many times the ``noise`` of an upload there is then, in less time.
     """
 
     algorithm: FedEPM
@@ -75,6 +79,7 @@ class PrivatePlan:
     trust: str = TRUSTED[0]
     honest: float = 1.0
     columns: Columns | None = None
+    again: Callable[..., PrivatePlan] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """The guarantee, what is released, the noise, and what it is expected to cost."""
