@@ -91,10 +91,12 @@ def sweep(
     if dry_run:
         _count(runs, path)
         return
+    done = _done(runs, path)
+    runs.check(done)
     common.announce_compilation()
     with Store(path) as opened:
         if not quiet:
-            stored = len(opened.done(run.run_id for run in runs))
+            stored = len(done)
             if stored == len(runs):
                 print(f"nothing to do: {_size(runs)}, all in {path} already", flush=True)
             else:
@@ -164,15 +166,19 @@ def _size(runs: Sweep) -> str:
     )
 
 
-def _count(runs: Sweep, path: Path) -> None:
+def _done(runs: Sweep, path: Path) -> set[str]:
+    """Ids of the runs that the store has, which is not made."""
     from ..store import Store
 
+    if not path.exists() or not path.stat().st_size:  # what is empty becomes one
+        return set()
+    with Store(path, readonly=True) as opened:
+        return opened.done(run.run_id for run in runs)
+
+
+def _count(runs: Sweep, path: Path) -> None:
     runs.check()
-    stored = 0
-    if path.exists() and path.stat().st_size:  # what is empty becomes one
-        with Store(path, readonly=True) as opened:
-            stored = len(opened.done(run.run_id for run in runs))
-    print(f"{_size(runs)}, {stored} of them in {path} already")
+    print(f"{_size(runs)}, {len(_done(runs, path))} of them in {path} already")
 
 
 def _tell_failures(result: SweepResult, path: Path) -> None:

@@ -19,7 +19,7 @@ from ._cells import Cell, Run
 from ._drive import Driver
 from ._execute import Item
 from ._result import SweepResult
-from ._sweep import Sweep, check_sources
+from ._sweep import Sweep
 
 __all__ = ["Sweep", "SweepInterrupted", "SweepResult", "grid", "sweep"]
 
@@ -96,6 +96,8 @@ def sweep(
         raise TypeError(f"spec must be a Sweep, a mapping or a path, got {type(spec).__name__}")
     if jobs is not None:
         check_int("jobs", jobs, low=1)
+    if not isinstance(store, Store) and (store is None or not os.path.exists(store)):
+        spec.check()  # before a store is made that would stay empty
     opened = store if isinstance(store, Store) else Store(":memory:" if store is None else store)
     if opened.readonly:
         raise ValueError(f"store must be one to write to, {opened.path} was opened to read only")
@@ -103,7 +105,7 @@ def sweep(
         done = opened.done(run.run_id for run in spec.runs)
         missing = [run for run in spec.runs if run.run_id not in done]
         if missing:
-            check_sources(missing)
+            spec.check(done)
             cells = list({id(run.cell): run.cell for run in missing}.values())
             most = None if jobs is None else min(jobs, len(missing))
             workers = make_backend(backend, cells, keep_x=keep_x, jobs=most, address=address)

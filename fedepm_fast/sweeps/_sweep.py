@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -110,6 +110,7 @@ class Sweep(Sequence[Run]):
     def _set(self, runs: Iterable[Run]) -> None:
         self.runs = tuple({run.run_id: run for run in runs}.values())
         self.cells = tuple({id(run.cell): run.cell for run in self.runs}.values())
+        self._fitting: set[tuple[int, str]] = set()  # sources, by id, and losses that `check` tried
 
     @classmethod
     def from_cells(
@@ -166,12 +167,23 @@ class Sweep(Sequence[Run]):
     def __repr__(self) -> str:
         return f"<Sweep of {len(self.runs)} runs in {len(self.cells)} cells>"
 
-    def check(self) -> None:
+    def check(self, done: Container[str] = ()) -> None:
         """Make the first split of every source, to find what does not fit before any work.
 
-        Synthetic data, which any parameters fit, are not made.
+        Synthetic data, which any parameters fit, are not made, and nothing is made twice.
+
+        Parameters
+        ----------
+        done : container of str
+            Ids of runs whose sources need not be looked at.
         """
-        check_sources(self.runs)
+        for run in self.runs:
+            source, objective = run.cell.source, run.cell.objective
+            known = (id(source), objective.name)
+            if run.run_id in done or known in self._fitting or isinstance(source, Synthetic):
+                continue
+            Problem(source.split(split_seed(run.seed, run.trial)), objective)
+            self._fitting.add(known)
 
 
 def _runs(cells: Sequence[Cell], seed: Any, trials: Any) -> list[Run]:
@@ -224,14 +236,3 @@ def _named_sources(source: str, given: dict[str, Any], goal: Objective) -> list[
         options = {"source": source, **way, **clients}
         found.append(from_options(options, loss=goal, read=read))
     return found
-
-
-def check_sources(runs: Iterable[Run]) -> None:
-    """Make the first split of every source that runs have, but of synthetic ones."""
-    seen: set[tuple[int, str]] = set()
-    for run in runs:
-        source, objective = run.cell.source, run.cell.objective
-        if isinstance(source, Synthetic) or (id(source), objective.name) in seen:
-            continue
-        seen.add((id(source), objective.name))
-        Problem(source.split(split_seed(run.seed, run.trial)), objective)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from commands import fail_one_trial, fedepm
 
-from fedepm_fast import Store
+from fedepm_fast import Store, Sweep, sweep
 
 
 def test_bad_options_are_one_line_and_code_2(capsys, spec, tmp_path):
@@ -87,6 +87,31 @@ def test_failed_runs_are_told_and_code_1(capsys, spec, monkeypatch):
     monkeypatch.setattr(_execute, "execute", execute)
     code, out, err = fedepm(capsys, "sweep", spec)
     assert (code, err) == (0, "") and "failed" not in out.splitlines()[1]
+
+
+def test_what_does_not_fit_is_found_before_a_store_is_made(capsys, tmp_path):
+    table, spec, store = (tmp_path / name for name in ("t.csv", "s.toml", "s.sqlite"))
+    table.write_text("a,b,y\n" + "".join(f"{i},{i % 3},{i % 2}\n" for i in range(40)))
+
+    def ask(clients):
+        spec.write_text(
+            f'trials = 1\nrounds = 1\n[algorithm]\nname = "sfedavg"\n'
+            f"[data]\nsource = '{table}'\nclients = {clients}\n"
+        )
+
+    ask([5, 60])
+    dry = fedepm(capsys, "sweep", spec, "--dry-run")
+    assert dry[0] == 2 and dry[1] == "" and "60" in dry[2]
+    assert fedepm(capsys, "sweep", spec) == dry and not store.exists()
+    for given in (spec, Sweep.from_toml(spec)):
+        with pytest.raises(ValueError, match="60"):
+            sweep(given, store=store, progress=False)
+    assert not store.exists()
+    ask([5])
+    assert fedepm(capsys, "sweep", spec, "--quiet")[0] == 0
+    before = store.read_bytes()
+    ask([5, 60])
+    assert fedepm(capsys, "sweep", spec) == dry and store.read_bytes() == before
 
 
 def test_a_full_disk_is_one_line(capsys, spec, monkeypatch):
