@@ -48,7 +48,7 @@ def read_json(
         the path, where `make` raises that.
     """
     path = Path(path)
-    if not path.is_file():
+    if not (path.is_file() or path.is_fifo()):
         raise FileNotFoundError(f"no file of {what} at {path}")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -45,6 +45,13 @@ def aligned(rows: Sequence[Sequence[str]], margin: str = "") -> list[str]:
     ]
 
 
+def first_few(names: Iterable[object], most: int = 20) -> str:
+    """The first of some names, and how many more there are."""
+    told = list(map(str, names))
+    more = f", ... and {len(told) - most:,} more" if len(told) > most else ""
+    return ", ".join(told[:most]) + more
+
+
 def shortened(text: str, room: int) -> str:
     """A text in at most so many characters: dots stand for its middle."""
     if len(text) <= room:

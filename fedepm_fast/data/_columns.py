@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.text import first_few
 from .._common.validation import (
     ArgumentValueError,
     check_int,
@@ -85,7 +86,7 @@ class Columns(NamedTuple):
             if wanted in names:
                 return names.index(wanted)
             if not re.fullmatch(r"-?[0-9]{1,18}", wanted):
-                has = ", ".join(names[:20]) or f"{len(self.columns)} columns without names"
+                has = first_few(names) or f"{len(self.columns)} columns without names"
                 raise ArgumentValueError(
                     argument, f"must be a column of {self.path}, got {wanted!r}; it has {has}"
                 )
@@ -167,7 +168,7 @@ class Columns(NamedTuple):
             where = ""
             if self.text is not None and (found := columns[odd[0]].first(is_word)):
                 where = f" ({found[1]!r} in line {self.text.lines[found[0]]})"
-            told = ", ".join(str(self.called(j)) for j in odd[:10])
+            told = first_few((self.called(j) for j in odd), 10)
             raise ValueError(
                 f"{path} must have numbers in its feature columns, but not so: {told}{where}"
                 f"{_instead(where, who)}"

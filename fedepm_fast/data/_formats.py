@@ -29,6 +29,21 @@ _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
 _SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*([ \t]+[0-9]+:[^ \t]+)+\s*(#.*)?")
 
 
+def check_is_file(path: Path) -> None:
+    """FileNotFoundError, or ValueError for what is there and no file, or an empty one."""
+    if path.is_dir():
+        raise ValueError(f"{path} must be the file of a table, but it is a folder")
+    if not path.exists():
+        raise FileNotFoundError(f"no data file at {path}")
+    if not path.is_file():
+        raise ValueError(
+            f"{path} must be a regular file, but it is a pipe or a device, and tables are read "
+            "more than once: write it to a file first"
+        )
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty")
+
+
 def format_of(path: Path) -> str:
     """The format of a file, from its name or from how it begins."""
     name = Path(path.stem if is_compressed(path) else path.name)

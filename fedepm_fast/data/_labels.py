@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._common.text import first_few
 from .._common.validation import (
     ArgumentValueError,
     check_array,
@@ -63,7 +64,7 @@ def class_labels(
         by_place = np.argsort([places[value] for value in found.tolist()])
         found, codes = found[by_place], np.argsort(by_place)[codes]
     if len(found) != 2 and (two or len(found) < 2):
-        shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+        shown = first_few(found, 5)
         wanted, task = ("exactly", "classification") if two else ("at least", "multiclass")
         instead = _instead(found) if len(found) > 2 else ""
         raise ArgumentValueError(

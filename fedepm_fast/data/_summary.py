@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._common import html
+from .._common.text import first_few
 
 #: Clients that a notebook shows.
 _SHOWN = 20
@@ -25,7 +26,7 @@ def summary_of(data: Any) -> str:
     mapped = ""
     if data.label_mapping:
         pairs = [f"{a} -> {b}" for a, b in data.label_mapping.items()]
-        mapped = ", ".join([*pairs[:5], *["..."] * (len(pairs) > 5)])
+        mapped = first_few(pairs, 5)
     if "label_column" in note:
         text += f"; label column {note['label_column']}" + f" ({mapped})" * bool(mapped)
     elif mapped:
@@ -39,9 +40,8 @@ def summary_of(data: Any) -> str:
         scaled = "scaled to unit norm" if scale == "unit-norm" else scale and f"of {scale}"
         text += f"; columns {scaled or 'not scaled'}"
     if zeros := note.get("zero_columns"):
-        names = [data.feature_names[j] if data.feature_names else str(j) for j in zeros[:5]]
-        text += f"; only zeros in column{'s' if len(zeros) > 1 else ''} {', '.join(names)}"
-        text += ", ..." if len(zeros) > 5 else ""
+        names = [data.feature_names[j] if data.feature_names else str(j) for j in zeros]
+        text += f"; only zeros in column{'s' if len(zeros) > 1 else ''} {first_few(names, 5)}"
     return text
 
 

@@ -19,7 +19,7 @@ from ._columns import Columns, Loaded
 from ._compressed import is_compressed
 from ._csv import Text
 from ._federated import FederatedData
-from ._formats import FORMATS, SUFFIXES, beginning, format_of, has_svmlight
+from ._formats import FORMATS, SUFFIXES, beginning, check_is_file, format_of, has_svmlight
 from .partition import Partitioner, RandomCuts
 
 __all__ = ["FORMATS", "SUFFIXES", "Loaded", "load", "read_federated"]
@@ -74,7 +74,8 @@ def load(
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is empty, truncated or malformed: the path, the place and what is expected.
+        If it is no regular file, or is empty, truncated or malformed: the path, the place and
+        what is expected.
 
     Notes
     -----
@@ -87,10 +88,7 @@ def load(
     """
     client_column = _one_name(client_column, client)
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no data file at {path}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty")
+    check_is_file(path)
     told = format is not None
     format = check_choice("format", format, FORMATS) if told else format_of(path)
     if is_compressed(path) and format not in ("svmlight", "csv"):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.text import first_few
 from .._common.validation import (
     MAX_SEED,
     ArgumentError,
@@ -269,7 +270,7 @@ def _check_names(chosen: Preparation, rows: Rows, sample_weight: Any) -> None:
                 raise ArgumentValueError(
                     argument,
                     f"must be a column of the table, got {name!r}{hint}; it has "
-                    f"{', '.join(rows.table.names)}",
+                    f"{first_few(rows.table.names)}",
                 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.text import first_few
 from .._common.validation import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -298,7 +299,7 @@ def classes_of(
     found = _levels_held(label) if declared is None else declared_classes(declared)
     two = objective.task == "classification"
     if len(found) != 2 and (two or len(found) < 2):
-        shown = ", ".join(found[:5]) + ", ..." * (len(found) > 5)
+        shown = first_few(found, 5)
         other = "; objective='multinomial' takes more" if two and len(found) > 2 else ""
         raise ArgumentValueError(
             "label",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.notes import of_client
+from .._common.text import first_few
 from .._common.validation import ArgumentValueError
 from ..data import FederatedData
 from ..losses import Objective
@@ -203,8 +204,7 @@ def _start(start: Model | None, prepared: Prepared, objective: Objective) -> Arr
 
 def _names(given: Iterable[str]) -> str:
     """The first few of some names."""
-    names = list(given)
-    return ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
+    return first_few(map(repr, given), 5)
 
 
 def _model(

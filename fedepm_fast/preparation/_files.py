@@ -13,7 +13,7 @@ from ..data._arrays import npy_table, parquet_frame
 from ..data._columns import Columns
 from ..data._compressed import is_compressed
 from ..data._csv import Text
-from ..data._formats import format_of
+from ..data._formats import check_is_file, format_of
 from ..data.loaders import one_character
 from ._columns import WordColumn
 from ._frames import columns_of_frame
@@ -68,15 +68,11 @@ def read_table(
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is empty, damaged or malformed: the path, the line and what is expected.
+        If it is no regular file, or is empty, damaged or malformed: the path, the line and what
+        is expected.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} must be the file of a table, but it is a folder")
-    if not path.is_file():
-        raise FileNotFoundError(f"no data file at {path}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty")
+    check_is_file(path)
     found = format_of(path) if format is None else check_choice("format", format, FORMATS)
     if found not in FORMATS:
         raise ValueError(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.text import first_few
 from .._common.validation import ArgumentError, ArgumentTypeError, ArgumentValueError
 from ..data._cells import TRUTH, is_word
 
@@ -120,7 +121,7 @@ def check_words(name: str, levels: Collection[str]) -> None:
     numbers = len(levels) - len(words)
     if not words or numbers <= _CODES or 10 * len(words) > numbers:
         return
-    told = ", ".join(map(repr, words[:5])) + ", ..." * (len(words) > 5)
+    told = first_few(map(repr, words), 5)
     comma = any("," in level for level in levels if level not in words)
     raise ArgumentValueError(
         f"column {name!r}",

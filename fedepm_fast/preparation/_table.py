@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._common.text import first_few
 from .._common.validation import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -90,9 +91,9 @@ class Table:
         """
         found = self._columns.get(clean(name) if isinstance(name, str) else name)
         if found is None:
-            has = ", ".join(self.names[:20]) + ", ..." * (len(self.names) > 20)
+            has = first_few(self.names) or "none"
             raise ArgumentValueError(
-                argument, f"must be a column of the table, got {name!r}; it has {has or 'none'}"
+                argument, f"must be a column of the table, got {name!r}; it has {has}"
             )
         return found
 

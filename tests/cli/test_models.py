@@ -345,6 +345,8 @@ def test_files_that_are_not_what_they_should_be(capsys, folder, tmp_path):
         assert code == 2 and "is not a complete file of a model" in err
         code, _, err = fedepm(capsys, command, folder / "model.json", tmp_path / "new.csv")
         assert code == 2 and err.startswith("error: no data file at")
+        code, _, err = fedepm(capsys, command, folder / "model.json", "/dev/null")
+        assert code == 2 and err.startswith("error: /dev/null must be a regular file")
     (tmp_path / "few.csv").write_text("age,sex\n50,f\n")
     code, _, err = fedepm(capsys, "predict", folder / "model.json", tmp_path / "few.csv")
     assert code == 2 and "'dose'" in err

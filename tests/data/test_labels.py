@@ -44,7 +44,9 @@ def test_classes_are_numbered():
     data = FederatedData.split(X, [0, 2, 1, 0, 2, 1], [0, 0, 0, 1, 1, 1], task="multiclass")
     assert data.label_mapping is None and data.labels.tolist() == [0, 2, 1, 0, 2, 1]
     many = FederatedData.split(X, list("fedcba"), [0] * 6, task="multiclass")
-    assert many.summary().endswith("; labels a -> 0, b -> 1, c -> 2, d -> 3, e -> 4, ...")
+    assert many.summary().endswith(
+        "; labels a -> 0, b -> 1, c -> 2, d -> 3, e -> 4, ... and 1 more"
+    )
     for labels, message in [
         ([3] * 6, "labels must have at least two values for multiclass, got 1: 3"),
         ([0.5, 1.0, 2.0] * 2, "strings or whole numbers for multiclass, got 0.5"),

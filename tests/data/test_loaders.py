@@ -6,6 +6,7 @@ import bz2
 import gzip
 import itertools
 import lzma
+import os
 import random
 import re
 import zipfile
@@ -17,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fedepm_fast import FedEPM, run
+from fedepm_fast import FedEPM, fit, run
 from fedepm_fast.data import _svmlight, loaders, sources
 from fedepm_fast.data.partition import EqualParts
+from fedepm_fast.preparation import Preparation, read_table
 
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(30, 3)), 3)
@@ -445,3 +447,38 @@ def test_arrays_of_an_archive_must_fit(tmp_path):
         np.savez(tmp_path / "x.npz", **arrays)
         with pytest.raises(ValueError, match=message):
             loaders.load(tmp_path / "x.npz")
+
+
+def test_columns_that_are_not_named_are_counted(tmp_path):
+    names = [f"x{j}" for j in range(102)]
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(",".join(row) for row in (names, ["1"] * 102, ["0"] * 102)) + "\n")
+    told = "got 'zzz'; it has " + ", ".join(names[:20]) + ", ... and 82 more"
+    for read in (
+        lambda: loaders.load(path, label="zzz"),
+        lambda: loaders.load(path, label="x0", client_column="zzz"),
+        lambda: read_table(path).column("zzz"),
+        lambda: fit(path, "zzz"),
+        lambda: fit(path, "x0", "zzz"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            read()
+        assert str(caught.value).endswith(told)
+    with pytest.raises(ValueError, match=r"got 'zzz'; it has x1, .*, x20, \.\.\. and 81 more"):
+        fit(path, "x0", preparation=Preparation(drop=("zzz",)))
+    path.write_text("\n".join(",".join(row) for row in (names, ["u"] * 102, ["v"] * 102)) + "\n")
+    with pytest.raises(ValueError, match=r"not so: x0, .*, x9, \.\.\. and 91 more"):
+        loaders.load(path, label="x101")
+
+
+def test_what_is_there_and_no_file_is_not_said_to_be_missing(tmp_path):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for read in (loaders.load, read_table, lambda path: fit(path, "x")):
+        for path in (pipe, "/dev/null"):
+            with pytest.raises(ValueError, match="must be a regular file, but it is a pipe or a"):
+                read(path)
+        with pytest.raises(ValueError, match="must be the file of a table, but it is a folder"):
+            read(tmp_path)
+        with pytest.raises(FileNotFoundError, match="no data file at"):
+            read(tmp_path / "none.csv")

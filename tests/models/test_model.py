@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -103,6 +105,17 @@ def test_files_that_are_no_models(tmp_path):
         Model.load(path)
     with pytest.raises(FileNotFoundError, match="no folder"):
         fit(table, "outcome").save(tmp_path / "missing" / "model.json")
+
+
+def test_a_model_is_read_from_a_pipe(tmp_path):
+    path = tmp_path / "model.json"
+    model = fit(columns_for(hospitals(100), "logistic"), "outcome", "hospital")
+    model.save(path)
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(path.read_bytes(),))
+    writer.start()
+    assert Model.load(tmp_path / "pipe").to_dict() == model.to_dict()
+    writer.join()
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
