@@ -40,7 +40,7 @@ def facts_of(result: Result, *, brief: bool = False) -> list[tuple[str, str]]:
     return [
         ("data", f"{result.data['description']}"),
         ("run", f"{manner_of(a)}, seed {seed}"),
-        ("objective", objective_text(o)),
+        ("objective", objective_text(o, result.data)),
         ("f(x)/m", number(result.mean_objective)),
         ("communication rounds", _rounds(result)),
         ("total time", f"{result.total_time:.3f} s"),
@@ -153,11 +153,13 @@ def snr_text(snr: float) -> str:
     return f"{snr:.3f}" if math.isfinite(snr) else "-"
 
 
-def objective_text(o: Mapping[str, Any]) -> str:
-    """A described objective for people; those of margins are of the columns and nothing else."""
+def objective_text(o: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """A described objective for people, of described data; those of margins are of the columns and
+    nothing else."""
     text = str(o["name"])
     if "beta" in o:
-        text += f", no intercept added, beta {o['beta']:g}"
+        added = "an intercept added as the last feature" if data.get("intercept") else ""
+        text += f", {added or 'no intercept added'}, beta {o['beta']:g}"
         if o["regularizer"] is not None:
             text += f" (weight {o['regularizer']} per client)"
     text += f", delta {o['delta']:g}" if "delta" in o else ""

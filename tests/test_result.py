@@ -12,9 +12,10 @@ from problems import small_data
 
 from fedepm_fast import DivergenceWarning, FedEPM, FederatedData, Result, SFedAvg, datasets, run
 from fedepm_fast._words import advice_on
-from fedepm_fast.algorithms import FedAvg, FedProx
+from fedepm_fast.algorithms import CurvatureFedEPM, FedAvg, FedProx
+from fedepm_fast.data import standardised
 from fedepm_fast.data.partition import EqualParts
-from fedepm_fast.privacy import LaplaceMechanism
+from fedepm_fast.privacy import LaplaceMechanism, plan
 from fedepm_fast.runner import make_problem
 
 
@@ -59,6 +60,18 @@ def test_a_rare_class_is_seen(share, tmp_path):
     assert f"accuracy {found.accuracy:.4f} (of the training rows; largest class 0.9700)" in text
     assert "objective logistic, no intercept added, beta 0.001 (weight beta/d per client)" in text
     assert found.to_dict()["intercept"] is False
+    # An intercept that was added is said, of whatever was run.
+    ones = standardised(data)
+    for found in (
+        run(FedEPM(mu0=10.0), ones, rounds=2), run(CurvatureFedEPM(), ones, rounds=2),
+        plan(1.0, data.client_sizes, 4).run(ones, public_scaling=True),
+    ):  # fmt: skip
+        text = " ".join(str(found).split())
+        assert "logistic, an intercept added as the last feature, beta" in text
+        assert "no intercept" not in text and found.summary()["intercept"] is True
+        found.save(tmp_path / "ones.npz")
+        assert Result.load(tmp_path / "ones.npz").to_dict()["intercept"] is True
+    found = run(FedEPM(mu0=10.0), data, rounds=2)
     # A file of before does not say it.
     del found.data["largest_class"]
     found.save(tmp_path / "before.npz")

@@ -107,7 +107,9 @@ _ALL = (
     Measure("largest_class", of="summary"),
     Measure(
         "intercept", kind=bool, of="summary",
-        entry=lambda result: False if "beta" in result.objective else None,
+        entry=lambda result: (
+            bool(result.data.get("intercept")) if "beta" in result.objective else None
+        ),
     ),
     Measure("gradients", of="summary", entry=lambda result: result.work.get("gradients")),
     Measure("bytes_up", of="summary", entry=lambda result: result.work.get("bytes_up")),

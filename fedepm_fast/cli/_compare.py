@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: What the paper compares.
 PAPERS = ["fedepm", "sfedprox", "sfedavg"]
+#: Of columns of the table that has a run in each row.
+_OF_A_CLIENT = "gradients and what is sent (uploads): of one client, in the mean of all"
 
 
 @with_options("algorithm", "settings", "objective", "mechanism", "data", without=["algorithm"])
@@ -226,9 +228,10 @@ def print_side_by_side(
         first.data["description"],
         *_by_algorithm(results, lambda r: f"{manner_of(r.algorithm)}, seed {r.seed}{trial}"),
         *_by_algorithm(results, _noise),
-        objective_text(first.objective),
+        objective_text(first.objective, first.data),
         *([] if first.accuracy is None else [f"accuracy {first.beside}"]),
         f"optimum by BFGS: f*/m = {number(optimum)}",
+        *([_OF_A_CLIENT] if rows else []),
     ):
         print(fill(line, "  "))
     print()

@@ -59,7 +59,8 @@ def run(
 
     Without options: FedEPM on Adult, 100 clients, 12 local steps. On other data: FedEPM with eta
     the curvature, without noise, unless an option is given that only the paper's has. With
-    --private: the plan of fedepm plan, printed before the run.
+    --private: the plan of fedepm plan, printed before the run; columns are standardised, and an
+    intercept is added, where their scaling is public.
     """
     from .._common.validation import MAX_SEED, check_int
     from ..runner import make_problem

@@ -29,7 +29,8 @@ def standardised(data: FederatedData) -> FederatedData:
     Returns
     -------
     FederatedData
-        Of n + 1 features in float64. Columns without any spread are zeros.
+        Of n + 1 features in float64. Columns without any spread are zeros. Its description says
+        that there is an intercept, and so does what is run on it.
     """
     a, d = data.features, data.n_samples
     ones = np.ones((d, 1))
@@ -48,5 +49,5 @@ def standardised(data: FederatedData) -> FederatedData:
     return FederatedData(
         features, data.labels, data.client_sizes,
         None if names is None else (*names, _INTERCEPT), data.client_names, data.rows,
-        {**data.description, "scale": STANDARDISED}, data.sample_weight,
+        {**data.description, "scale": STANDARDISED, "intercept": True}, data.sample_weight,
     )  # fmt: skip

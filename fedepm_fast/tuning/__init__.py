@@ -151,6 +151,7 @@ def tune(
     seed = check_int("seed", seed, high=MAX_SEED)
     folds = default_folds(data, over) if folds is None else folds
     jobs = cpus() if jobs is None else check_int("jobs", jobs, low=1)
+    intercept = bool(data.description.get("intercept"))
     settings: dict[str, Any] = {
         "stopping": stopping, "rounds": rounds, "max_rounds": max_rounds,
         "max_iterations": max_iterations,
@@ -188,7 +189,8 @@ def tune(
         made = [found(number) for number in range(min(trials, len(kept.trials)))]
         return TuneResult.of(
             algorithm, as_objective(objective), made, space=axes, fold_weights=validation.weights,
-            maximize=maximize, settings={**described, **settings},
+            maximize=maximize,
+            settings={**described, "intercept": intercept, **settings},
         )  # fmt: skip
 
 

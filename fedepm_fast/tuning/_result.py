@@ -112,7 +112,8 @@ class TuneResult:
     maximize : bool
         Whether more is better: for the accuracy.
     settings : dict
-        ``over``, ``folds``, ``score``, ``seed``, and how runs are stopped.
+        ``over``, ``folds``, ``score``, ``seed``, whether the data have an ``intercept`` that was
+        added, and how runs are stopped.
     """
 
     algorithm: Algorithm

@@ -32,7 +32,7 @@ def summary(result: TuneResult, say: Callable[[str], str] = str) -> str:
         text = text if given is None else f"{text:<14} given {given}"
         lines.append(fill(f"  {name:<22}{text}", indent=" " * 24))
 
-    row("objective", objective_text(result.objective.describe()))
+    row("objective", objective_text(result.objective.describe(), result.settings))
     what = "accuracy" if s["score"] == "accuracy" else "mean loss"
     row(f"held-out {what}", f"{_measured(best)} (trial {best.number})")
     row("as given", say(_measured(default)))

@@ -19,6 +19,7 @@ def test_every_algorithm_is_a_row_without_noise(capsys, tmp_path):
     lines = out.splitlines()
     assert max(len(line) for line in lines if not line.startswith("wrote")) <= 80
     assert "\nno noise\n" in out and "noise, epsilon" not in out
+    assert "\ngradients and what is sent (uploads): of one client, in the mean of all\n" in out
     rows = [line for line in lines if line.rstrip().endswith(" s") and " kB " in line]
     record = json.loads((tmp_path / "summary.json").read_text())
     known = {run["algorithm"]: run for run in record["runs"]}

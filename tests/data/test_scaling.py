@@ -62,7 +62,9 @@ def test_standardised_columns(dtype):
         "u",
         "v",
     )
-    assert found.description == {"source": "here", "scale": "mean 0 and deviation 1"}
+    assert found.description == {
+        "source": "here", "scale": "mean 0 and deviation 1", "intercept": True,
+    }  # fmt: skip
     np.testing.assert_allclose(found.features.mean(axis=0), [0, 0, 0, 1], atol=1e-14)
     np.testing.assert_allclose(found.features.std(axis=0), [1, 1, 0, 0], atol=1e-14)
     assert not found.features[:, 2].any()

@@ -33,6 +33,7 @@ def test_a_private_run_is_the_plan_of_adult(capsys, tmp_path):
     assert out.startswith(f"{made}\n\nFedEPM on 100 clients, 15 features\n")
     text = " ".join(out.split())
     assert text.count("each client: epsilon <= 1 at delta 1e-06") == 2
+    assert "an intercept added as the last feature" in text and "no intercept" not in text
     assert "scaling taken as public" in text
     result = Result.load(tmp_path / "result.npz")
     want = made.run(data, seed=SECRET, public_scaling=True)
@@ -41,6 +42,7 @@ def test_a_private_run_is_the_plan_of_adult(capsys, tmp_path):
     assert result.rounds == made.rounds and result.accuracy > 0.8
     record = json.loads((tmp_path / "summary.json").read_text())
     assert record["guarantee"].startswith("each client: epsilon <= 1 at delta 1e-06")
+    assert record["intercept"] is True
     assert out.endswith("\nof these only released.json may be shared, under its guarantee\n")
 
 
@@ -91,6 +93,7 @@ def test_what_a_plan_leaves_open_is_taken(capsys):
     assert code == 0 and record["engine"] == "reference" and made["participation"] == 0.5
     assert made["mechanism"]["clip"] == 5.0 and record["objective"]["beta"] == 0.01
     assert record["guarantee"].startswith("each client: epsilon <= 1 at delta 1e-06")
+    assert record["intercept"] is True
     assert record["seed"] != 0  # two runs must not share their noise
 
 

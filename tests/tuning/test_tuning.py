@@ -24,6 +24,7 @@ from fedepm_fast import (
     run,
     tune,
 )
+from fedepm_fast.data import standardised
 from fedepm_fast.privacy import LaplaceMechanism
 
 # What goes wrong ----------------------------------------------------------------------
@@ -78,6 +79,9 @@ def test_the_default_counts_even_outside_the_space():
     assert result.algorithm is ALGORITHM
     assert "no trial is better than the algorithm as it was given" in str(result)
     assert "  objective             logistic, no intercept added, beta 0.001\n" in str(result)
+    result = small_tune(data=standardised(small_data()), space={"local_steps": [1]}, trials=1)
+    text = " ".join(str(result).split())
+    assert "objective logistic, an intercept added as the last feature, beta 0.001 " in text
 
 
 @pytest.mark.parametrize(
