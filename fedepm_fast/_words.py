@@ -86,8 +86,9 @@ def warning_of(result: Result) -> str:
     (start, best), m = result.start_and_best, result.n_clients
     course = f"{start / m:.4g} at the start, where it was lowest"
     if best < start:
-        which = f"round {result.best_round}" + ", the first" * (result.best_round == 0)
-        course = f"{start / m:.4g} at the start, {best / m:.4g} at its best ({which})"
+        # Rounds are counted from 0, and the first is not the start.
+        which = f" (round {result.best_round})" if result.best_round else ", after its first round"
+        course = f"{start / m:.4g} at the start, {best / m:.4g} at its best{which}"
     advice = result.settings.get("advice", "")
     if DIVERGED in result.reasons:
         return (

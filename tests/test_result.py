@@ -259,7 +259,7 @@ def test_a_little_above_the_start_is_told_and_not_diverged(result):
 
 def test_the_first_round_is_not_taken_for_the_start(result):
     found = ending(result, [0.589, 0.66, 0.70], 0.6931)
-    assert "0.6931 at the start, 0.589 at its best (round 0, the first)" in found.warning
+    assert "0.6931 at the start, 0.589 at its best, after its first round; " in found.warning
     later = ending(result, [0.66, 0.589, 0.70], 0.6931)
     assert "0.6931 at the start, 0.589 at its best (round 1)" in later.warning
 
