@@ -173,6 +173,7 @@ def private_model(
         "rounds": result.rounds, "max_rounds": planned.rounds, "gradient_norm": None, "tol": None,
         "converged": None, "unbounded": [], "holdout": 0.0,
         **({"penalised": "raw"} if raw_penalty else {}),
+        **({"asked": objective.name} if planned.objective.name != objective.name else {}),
         "read": rows.table.note.get("read", {}),
         "sent": {"preparation": released, "rounds": w.size * result.rounds, "inference": 0},
         "privacy": _privacy(

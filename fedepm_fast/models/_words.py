@@ -117,7 +117,12 @@ def _objective(model: Model) -> str:
     beta = how["beta"]
     of = how.get("penalised", "standardised" if "privacy" in how else "prepared")
     penalty = f"penalty beta {beta:g} on {of} columns" if beta else "no penalty"
-    return f"{model.objective.name}; {alike}; {penalty}"
+    loss = model.objective.name
+    if (delta := model.objective.describe().get("delta")) is not None:
+        loss += f" with delta {delta:.4g}"
+    if "asked" in how:
+        loss += f", instead of {how['asked']}, whose slope has no bound: the delta is the plan's"
+    return f"{loss}; {alike}; {penalty}"
 
 
 def _fit(model: Model) -> str:

@@ -151,7 +151,9 @@ class Prepared:
         lacking = [name for name in self.table_columns if name not in held]
         if lacking:
             names = ", ".join(map(repr, lacking))
-            raise ArgumentValueError(where, f"must have the columns of training, but lacks {names}")
+            which = "that are declared (Preparation.public, --public)"
+            which = which if self.declared else "of training"
+            raise ArgumentValueError(where, f"must have the columns {which}, but lacks {names}")
         found = np.empty((len(held), len(self.feature_names)))
         told: list[str] = []
         writers = [writer for rule in self.columns for writer in self._writers(rule, held, told)]

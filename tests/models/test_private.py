@@ -264,9 +264,29 @@ def test_least_squares_count_far_residuals_linearly():
                 objective="least_squares")  # fmt: skip
     assert model.objective.name == "huber"
     assert model.objective.delta == pytest.approx(12 * made.objective.delta)
+    text = " ".join(model.summary().split())
+    delta = f"huber with delta {model.objective.delta:.4g}"
+    assert f"objective {delta}, instead of least_squares, whose slope has no bound" in text
+    # Which was asked for itself, or has no other in its place, says that of nobody.
+    for known in (fit(given, "cost", "hospital", total_epsilon=5.0, **HUBER), plain):
+        assert "instead of" not in known.summary()
+    assert "objective huber with delta 3; " in " ".join(
+        fit(given, "cost", "hospital", objective=Huber(delta=3.0)).summary().split()
+    )
     known = {name.split("=")[0]: value for name, value in plain.coefficients.items()}
     for name, value in model.coefficients.items():
         assert value == pytest.approx(known[name], rel=0.2)
+
+
+def test_declared_columns_that_a_table_lacks_are_named_as_such():
+    given = {name: values for name, values in numbers().items() if name not in ("age", "smoker")}
+    given["height"] = given["cost"]
+    told = "must have the columns that are declared .*--public.*, but lacks 'age', 'smoker'"
+    options = {name: HUBER[name] for name in ("label_bounds", "preparation")}
+    with pytest.raises(ValueError, match=told):
+        fit(given, "cost", "hospital", total_epsilon=5.0, **options)
+    with pytest.raises(ValueError, match=told):
+        HUBER["preparation"].transform(given)
 
 
 def test_whole_clients_are_hidden_with_their_sizes():
