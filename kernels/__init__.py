@@ -70,7 +70,10 @@ def warmup(dtypes: tuple[str, ...] = ("float64", "float32")) -> tuple[str, ...]:
         The names of the kernels that had to be compiled.
     """
     if isinstance(dtypes, str) or not {"float64", "float32"}.issuperset(dtypes):
-        raise ValueError(f"dtypes must be a tuple of 'float64' and 'float32', got {dtypes!r}")
+        from ._boundary import ArgumentValueError  # needs NumPy, which an import of this does not
+
+        allowed = "must be a tuple of 'float64' and 'float32'"
+        raise ArgumentValueError("dtypes", f"{allowed}, got {dtypes!r}")
     for name in _MODULES:
         importlib.import_module(f".{name}", __name__)
     from ._jit import run_warmups

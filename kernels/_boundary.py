@@ -142,6 +142,9 @@ def view(name: str, value: Any) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
+        if "inhomogeneous" in str(error):  # a ragged list
+            told = f"{refused.message} whose rows differ in length"
+            raise ArgumentTypeError(name, told) from error
         raise refused from error
     except RuntimeError as error:  # a tensor that tracks gradients, or is in another memory
         raise ArgumentTypeError(name, f"must be an array of numbers: {error}") from error

@@ -22,6 +22,8 @@ from numba.extending import NativeValue, intrinsic, lower_getattr_generic, unbox
 from numba.np.numpy_support import as_dtype, from_dtype
 from numpy.typing import NDArray
 
+from ._boundary import ArgumentTypeError
+
 _I64 = ir.IntType(64)
 _WORD = 8
 _ALL_ONES = 2**64 - 1
@@ -58,9 +60,10 @@ class View(types.Type):
             elif given is float:
                 words += _TO_WORD(_FROM_FLOAT(value))
             elif given != (value.dtype, value.ndim) or not value.flags.c_contiguous:
-                raise TypeError(
-                    f"{name} must be C-contiguous, {given[0]} and of {given[1]} dimensions, "
-                    f"got {value.dtype} of {value.ndim}"
+                raise ArgumentTypeError(
+                    name,
+                    f"must be C-contiguous, {given[0]} and of {given[1]} dimensions, "
+                    f"got {value.dtype} of {value.ndim}",
                 )
             else:
                 # What has no entries is read nowhere: its address takes longer than all else.

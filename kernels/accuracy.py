@@ -9,7 +9,7 @@ import numpy as np
 from numba.core import types
 from numpy.typing import ArrayLike, NDArray
 
-from ._boundary import as_floats, check_finite, check_shape
+from ._boundary import ArgumentTypeError, ArgumentValueError, as_floats, check_finite, check_shape
 from ._jit import device, kernel, stage, warms
 from ._pointers import address_of
 from ._simd import (
@@ -56,10 +56,10 @@ def wrong_and_ties(rows: ClientRows, points: ArrayLike) -> NDArray[np.int64]:
         Naming the argument.
     """
     if not isinstance(rows, ClientRows):
-        raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
+        raise ArgumentTypeError("rows", f"must come from pack(), got {type(rows).__name__}")
     loss = rows.loss
     if loss.labels not in ("binary", "classes"):
-        raise ValueError(f"rows must hold classes, they are packed for {loss.name!r}")
+        raise ArgumentValueError("rows", f"must hold classes, they are packed for {loss.name!r}")
     points = as_floats("points", points, ndim=2, like=np.empty(0, rows.dtype))
     check_shape("points", points, (len(points), rows.n_parameters))
     check_finite("points", points)

@@ -310,7 +310,7 @@ def fedepm_local_steps(
     boundary.check_shape("step", step, W.shape[:1])
     if not _positive(step):
         boundary.check_finite("step", step)
-        raise ValueError(f"step must be positive, got {step.min()}")
+        raise boundary.ArgumentValueError("step", f"must be positive, got {step.min()}")
     step = boundary.cast("step", step, W.dtype)
     lam = boundary.real("lam", lam, low=0.0)
     eta = boundary.real("eta", eta, low=0.0)
@@ -322,7 +322,7 @@ def fedepm_local_steps(
     count = boundary.thread_count(threads)
     target = boundary.output("out", out, W.shape, W.dtype, x, G, step)
     if np.may_share_memory(target, W) and target.ctypes.data != W.ctypes.data:
-        raise ValueError("out must be W or not overlap it")
+        raise boundary.ArgumentValueError("out", "must be W or not overlap it")
     mu = np.empty(len(W), W.dtype)
     rows = np.arange(len(W))
     arguments = (W, x, G, step, rows, lam, eta, mu0, c, alpha, local_steps, first_iteration)

@@ -159,13 +159,13 @@ def philox4x64(counter: ArrayLike, key: tuple[int, int]) -> NDArray[np.uint64]:
     """
     array = boundary.view("counter", counter)
     if array.size and array.dtype.kind not in "ui":
-        raise TypeError(f"counter must be integers, got dtype {array.dtype}")
+        raise boundary.ArgumentTypeError("counter", f"must be integers, got dtype {array.dtype}")
     if array.size and array.min() < 0:
-        raise ValueError(f"counter must be at least 0, got {array.min()}")
+        raise boundary.ArgumentValueError("counter", f"must be at least 0, got {array.min()}")
     if array.ndim == 0 or array.shape[-1] != 4:
-        raise ValueError(f"counter must have shape (..., 4), got {array.shape}")
+        raise boundary.ArgumentValueError("counter", f"must have shape (..., 4), got {array.shape}")
     if len(key) != 2:
-        raise ValueError(f"key must be two integers, got {key!r}")
+        raise boundary.ArgumentValueError("key", f"must be two integers, got {key!r}")
     counters = np.ascontiguousarray(array.reshape(-1, 4), np.uint64)
     out = np.empty_like(counters)
     with wrapping():

@@ -82,9 +82,9 @@ def _run(t: Any, a: Any, factor: float, out: Any, threads: int | None) -> Any:
     count = boundary.thread_count(threads)
     target = boundary.output("out", out, t.shape, t.dtype)
     if np.may_share_memory(target, t) and target.ctypes.data != t.ctypes.data:
-        raise ValueError("out must be t or not overlap it")
+        raise boundary.ArgumentValueError("out", "must be t or not overlap it")
     if a.size > 1 and np.may_share_memory(target, a):
-        raise ValueError("out must not overlap a")
+        raise boundary.ArgumentValueError("out", "must not overlap a")
     if t.size:
         if count > 1 and t.size >= PARALLEL_FROM:
             with thread_count(count):
@@ -128,14 +128,14 @@ def soft_threshold(
         thresholds = boundary.as_floats("a", a)
         boundary.check_finite("a", thresholds)
         if thresholds.size and thresholds.min() < 0:
-            raise ValueError(f"a must be >= 0, got {thresholds.min()}")
+            raise boundary.ArgumentValueError("a", f"must be >= 0, got {thresholds.min()}")
         thresholds = _threshold(thresholds, t.dtype)
         if thresholds.size != 1:
             try:
                 thresholds = np.ascontiguousarray(np.broadcast_to(thresholds, t.shape))
             except ValueError:
-                raise ValueError(
-                    f"a must broadcast to the shape {t.shape} of t, got {thresholds.shape}"
+                raise boundary.ArgumentValueError(
+                    "a", f"must broadcast to the shape {t.shape} of t, got {thresholds.shape}"
                 ) from None
         thresholds = thresholds.reshape(-1)
     return _run(t, thresholds, 1.0, out, threads)

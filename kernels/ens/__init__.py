@@ -253,11 +253,15 @@ def ens(
     """
     z = boundary.as_floats("z", z, ndim=2)
     if axis not in (0, 1, -1, -2):
-        raise ValueError(f"axis must be 0 or 1, or from the end -1 or -2, got {axis!r}")
+        raise boundary.ArgumentValueError(
+            "axis", f"must be 0 or 1, or from the end -1 or -2, got {axis!r}"
+        )
     axis %= 2
     m, n = z.shape if axis == 0 else z.shape[::-1]
     if m == 0:
-        raise ValueError(f"z must hold at least one client, got shape {z.shape}")
+        raise boundary.ArgumentValueError(
+            "z", f"must hold at least one client, got shape {z.shape}"
+        )
     c = boundary.real("c", c, low=0.0)
     count = 1 if threads is None else boundary.thread_count(threads)
     if weights is not None:

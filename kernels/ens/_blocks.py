@@ -138,11 +138,15 @@ def ens_blocks(
             row += len(block)
             del block  # or the next one would be read beside it
         if row != m:
-            raise ValueError(f"source must give the same rows each time: {m} at first, then {row}")
+            raise boundary.ArgumentValueError(
+                "source", f"must give the same rows each time: {m} at first, then {row}"
+            )
         try:
             search.update(above, below, next_above)
         except ValueError as error:
-            raise ValueError(f"source must give the same rows each time: {error}") from None
+            raise boundary.ArgumentValueError(
+                "source", f"must give the same rows each time: {error}"
+            ) from None
     solution = search.solution
     if unit != 1.0:
         solution /= unit
@@ -165,9 +169,9 @@ def _moments(read: Callable[[], Iterator[Array]], p: Array | None) -> tuple[Arra
         m += len(block)
         del block, part
     if m == 0:
-        raise ValueError("source must hold at least one row")
+        raise boundary.ArgumentValueError("source", "must hold at least one row")
     if p is not None and len(p) != m:
-        raise ValueError(f"weights must have shape ({m},), got {p.shape}")
+        raise boundary.ArgumentValueError("weights", f"must have shape ({m},), got {p.shape}")
     sums += lost
     return sums, squares, m
 
@@ -184,14 +188,14 @@ def _weights_of(p: Array | None, row: int, block: Array) -> Array | None:
     if p is None:
         return None
     if row + len(block) > len(p):
-        raise ValueError(f"weights must cover every row, got {len(p)}")
+        raise boundary.ArgumentValueError("weights", f"must cover every row, got {len(p)}")
     return p[row : row + len(block)]
 
 
 def _check_block(block: Array, row: int, n: int) -> None:
     if block.shape[1] != n:
-        raise ValueError(
-            f"source must have rows of one length: {n} at first, {block.shape[1]} at row {row}"
+        raise boundary.ArgumentValueError(
+            "source", f"must have rows of one length: {n} at first, {block.shape[1]} at row {row}"
         )
 
 
@@ -204,7 +208,9 @@ def _reader(source: Any, block_rows: int | None) -> Callable[[], Iterator[Array]
         blocks = source
     elif hasattr(source, "shape"):
         if len(source.shape) != 2:
-            raise ValueError(f"source must have 2 dimensions, got shape {tuple(source.shape)}")
+            raise boundary.ArgumentValueError(
+                "source", f"must have 2 dimensions, got shape {tuple(source.shape)}"
+            )
         m, n = source.shape
         size = max(1, int(n)) * np.dtype(source.dtype).itemsize
         rows = block_rows or max(1, BLOCK_BYTES // size)
@@ -214,9 +220,10 @@ def _reader(source: Any, block_rows: int | None) -> Callable[[], Iterator[Array]
             source = [boundary.as_floats("source", source, ndim=2)]
         blocks = lambda: source  # noqa: E731
     else:
-        raise TypeError(
-            "source must be an array, a list of rows or blocks, or a callable that returns an "
-            f"iterator, got {type(source).__name__}"
+        raise boundary.ArgumentTypeError(
+            "source",
+            "must be an array, a list of rows or blocks, or a callable that returns an "
+            f"iterator, got {type(source).__name__}",
         )
 
     def read() -> Iterator[Array]:

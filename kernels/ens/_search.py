@@ -86,15 +86,18 @@ class EnsSearch:
         self._whole = smallest is None
         if smallest is None:
             if not self._total.is_integer():
-                raise ValueError(
-                    "total must be the number of clients, unless smallest tells that their "
-                    f"weights differ, got {total!r}"
+                raise boundary.ArgumentValueError(
+                    "total",
+                    "must be the number of clients, unless smallest tells that their "
+                    f"weights differ, got {total!r}",
                 )
             self._smallest = 1.0
         else:
             self._smallest = boundary.real("smallest", smallest, low=0.0, open_low=True)
             if self._smallest > self._total:
-                raise ValueError(f"smallest must be at most total = {total!r}, got {smallest!r}")
+                raise boundary.ArgumentValueError(
+                    "smallest", f"must be at most total = {total!r}, got {smallest!r}"
+                )
         sums = boundary.as_floats("sums", sums, ndim=1).astype(np.float64, copy=False)
         boundary.check_finite("sums", sums)
         self._mean = sums / self._total

@@ -26,6 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._aligned import aligned
 from .._boundary import (
+    ArgumentTypeError,
+    ArgumentValueError,
     as_floats,
     as_integers,
     cast,
@@ -336,14 +338,14 @@ def _shares(loads: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 def _check_rows(rows):
     if not isinstance(rows, ClientRows):
-        raise TypeError(f"rows must come from pack(), got {type(rows).__name__}")
+        raise ArgumentTypeError("rows", f"must come from pack(), got {type(rows).__name__}")
 
 
 def _check_points(x: ArrayLike, m: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
     array = as_floats("x", x, like=like)
     if array.shape != (n,) and array.shape != (m, n):
         either = {1: f"({n},)", 2: f"({m}, {n})"}.get(array.ndim, f"({n},) or ({m}, {n})")
-        raise ValueError(f"x must have shape {either}, got {array.shape}")
+        raise ArgumentValueError("x", f"must have shape {either}, got {array.shape}")
     return _writable(array.reshape(-1, n))
 
 
@@ -351,16 +353,18 @@ def _check_clients(clients: ArrayLike, m: int) -> NDArray[np.int64]:
     chosen = as_integers("clients", clients)
     wrong = (chosen < 0) | (chosen >= m)
     if wrong.any():
-        raise ValueError(f"clients must be in [0, {m}), got {chosen[wrong][0]}")
+        raise ArgumentValueError("clients", f"must be in [0, {m}), got {chosen[wrong][0]}")
     return _writable(chosen)
 
 
 def _check_reg(reg: ArrayLike, m: int, dtype: Any) -> NDArray[Any]:
     weights = as_floats("reg", reg)
     if weights.shape not in ((), (m,)):
-        raise ValueError(f"reg must be a number or have shape ({m},), got {weights.shape}")
+        raise ArgumentValueError(
+            "reg", f"must be a number or have shape ({m},), got {weights.shape}"
+        )
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise ValueError("reg must be finite and at least 0")
+        raise ArgumentValueError("reg", "must be finite and at least 0")
     return np.full(m, cast("reg", weights, dtype))
 
 

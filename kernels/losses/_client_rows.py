@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._aligned import aligned
+from .._boundary import ArgumentValueError
 from . import _blocks as _losses_blocks
 from . import _dense as _losses_dense
 from . import _jagged as _losses_jagged
@@ -98,8 +99,8 @@ class ClientRows:
         """
         ends = np.concatenate(([-1], numbers, [m]))
         if len(numbers) != self.n_clients or (np.diff(ends) <= 0).any():
-            raise ValueError(
-                f"numbers must be {self.n_clients} that rise within 0 to {m - 1}, got {numbers}"
+            raise ArgumentValueError(
+                "numbers", f"must be {self.n_clients} that rise within 0 to {m - 1}, got {numbers}"
             )
         arrays = self._spread(numbers, m)
         changed: dict[str, Any] = {name: read_only(array) for name, array in arrays.items()}

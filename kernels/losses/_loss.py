@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._boundary import ArgumentTypeError, ArgumentValueError
 from .._identity import own_identity, plain
 from .._sources import is_ours
 
@@ -140,7 +141,7 @@ def scalar_loss(
     time; others, with branches for instance, row by row.
     """
     if labels not in ("reals", "binary"):
-        raise ValueError(f"labels must be 'reals' or 'binary', got {labels!r}")
+        raise ArgumentValueError("labels", f"must be 'reals' or 'binary', got {labels!r}")
     functions = function_of("value", value), function_of("gradient", gradient)
     identities = identity_of("value", functions[0]), identity_of("gradient", functions[1])
     return of_numbers(functions, identities, labels)
@@ -157,8 +158,8 @@ def function_of(name: str, function: Any) -> Callable[..., Any]:
     """The Python function of an argument, or TypeError."""
     function = plain(function)
     if not hasattr(function, "__code__"):
-        raise TypeError(
-            f"{name} must be a function that Numba can compile, got {type(function).__name__}"
+        raise ArgumentTypeError(
+            name, f"must be a function that Numba can compile, got {type(function).__name__}"
         )
     return function  # type: ignore[no-any-return]
 

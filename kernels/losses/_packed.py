@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._aligned import aligned, recycled
 from .._boundary import (
     FLOATS,
+    ArgumentTypeError,
+    ArgumentValueError,
     as_floats,
     as_integers,
     cast,
@@ -106,11 +108,13 @@ def pack(
         has not, an empty client, sizes that do not add up to d, indices out of range.
     """
     if dtype is not None and np.dtype(dtype) not in FLOATS:
-        raise TypeError(f"dtype must be float64 or float32, got {np.dtype(dtype)}")
+        raise ArgumentTypeError("dtype", f"must be float64 or float32, got {np.dtype(dtype)}")
     sparse = all(hasattr(features, name) for name in ("indptr", "indices", "data", "shape"))
     table, kind, shape = _entries(features, dtype, sparse, checked)
     if len(shape) != 2 or min(shape) < 1:
-        raise ValueError(f"features must have at least one row and one column, got shape {shape}")
+        raise ArgumentValueError(
+            "features", f"must have at least one row and one column, got shape {shape}"
+        )
     order = _check_rows(rows, shape[0], sparse, checked)
     d = shape[0] if rows is None else order.size
     sizes = _check_sizes(client_sizes, d)
@@ -162,7 +166,9 @@ def _entries(
     kind: np.dtype[Any] = np.dtype(np.float64)
     if isinstance(features, NarrowTable):
         if dtype is not None and np.dtype(dtype) != kind:
-            raise TypeError(f"dtype must be float64 for a NarrowTable, got {np.dtype(dtype)}")
+            raise ArgumentTypeError(
+                "dtype", f"must be float64 for a NarrowTable, got {np.dtype(dtype)}"
+            )
         return features, kind, features.shape
     if sparse:
         data = as_floats("features", features.data, ndim=1)
@@ -182,7 +188,7 @@ def _compressed(
     if not checked and not np.isfinite(data).all():
         at = int(np.argmin(np.isfinite(data)))
         where = (int(np.searchsorted(indptr, at, side="right")) - 1, int(indices[at]))
-        raise ValueError(f"features must be finite, got {data[at]} at index {where}")
+        raise ArgumentValueError("features", f"must be finite, got {data[at]} at index {where}")
     return read_only(cast("features", data, kind)), read_only(indices), read_only(indptr)
 
 
@@ -231,19 +237,23 @@ def _check_rows(rows: ArrayLike | None, d: int, sparse: bool, checked: bool) -> 
     if rows is None:
         return np.empty(0, np.int64)
     if sparse:
-        raise ValueError("rows must be None for CSR features: index them before")
+        raise ArgumentValueError("rows", "must be None for CSR features: index them before")
     order = as_integers("rows", rows)
     if order.size == 0 or (not checked and (order.min() < 0 or order.max() >= d)):
-        raise ValueError(f"rows must hold numbers of rows in [0, {d})")
+        raise ArgumentValueError("rows", f"must hold numbers of rows in [0, {d})")
     return order
 
 
 def _check_sizes(client_sizes: ArrayLike, d: int) -> NDArray[np.int64]:
     sizes = as_integers("client_sizes", client_sizes)
     if sizes.size == 0 or sizes.min() < 1:
-        raise ValueError("client_sizes must hold at least one client, and every one at least 1 row")
+        raise ArgumentValueError(
+            "client_sizes", "must hold at least one client, and every one at least 1 row"
+        )
     if sizes.sum() != d:
-        raise ValueError(f"client_sizes must add up to the {d} rows of features, got {sizes.sum()}")
+        raise ArgumentValueError(
+            "client_sizes", f"must add up to the {d} rows of features, got {sizes.sum()}"
+        )
     return sizes
 
 
@@ -270,7 +280,7 @@ def _check_weights(weights: ArrayLike | None, n: int) -> NDArray[Any]:
     check_shape("weights", w, (n,))
     check_finite("weights", w)
     if (w < 0).any():
-        raise ValueError(f"weights must be at least 0, got {w.min()}")
+        raise ArgumentValueError("weights", f"must be at least 0, got {w.min()}")
     return w
 
 
@@ -278,15 +288,15 @@ def _check_structure(
     features: Any, entries: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     if getattr(features, "format", "csr") != "csr":
-        raise TypeError(f"features must be dense or CSR, got format {features.format!r}")
+        raise ArgumentTypeError("features", f"must be dense or CSR, got format {features.format!r}")
     if shape[1] > np.iinfo(np.int32).max:
-        raise ValueError(f"features must have fewer than 2**31 columns, got {shape[1]}")
+        raise ArgumentValueError("features", f"must have fewer than 2**31 columns, got {shape[1]}")
     indptr = as_integers("features.indptr", features.indptr)
     check_shape("features.indptr", indptr, (shape[0] + 1,))
     if indptr[0] != 0 or indptr[-1] != entries or (np.diff(indptr) < 0).any():
-        raise ValueError(f"features.indptr must rise from 0 to the {entries} entries")
+        raise ArgumentValueError("features.indptr", f"must rise from 0 to the {entries} entries")
     indices = as_integers("features.indices", features.indices, dtype=np.int32)
     check_shape("features.indices", indices, (entries,))
     if entries and indices.view(np.uint32).max() >= shape[1]:  # or negative
-        raise ValueError(f"features.indices must be in [0, {shape[1]})")
+        raise ArgumentValueError("features.indices", f"must be in [0, {shape[1]})")
     return indices, indptr

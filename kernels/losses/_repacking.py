@@ -11,6 +11,7 @@ from numba.core import types
 from numpy.typing import NDArray
 
 from .._aligned import aligned
+from .._boundary import ArgumentTypeError
 from .._jit import JIT_DISABLED, device, kernel
 from .._parts import fill
 from .._pointers import address_of
@@ -112,7 +113,9 @@ class Repacking:
         narrow = isinstance(packed, NarrowRows)
         if isinstance(table, NarrowTable) != narrow:  # their blocks differ
             kinds = "a NarrowTable" if narrow else "an array", type(packed).__name__
-            raise TypeError(f"table must be {kinds[0]} for {kinds[1]}, got {type(table).__name__}")
+            raise ArgumentTypeError(
+                "table", f"must be {kinds[0]} for {kinds[1]}, got {type(table).__name__}"
+            )
         _, held, width = packed.blocks.shape
         d, m, folds = len(labels), packed.n_clients, packed.loss.folds
         blocks = aligned((d // width + m, held, width), packed.blocks.dtype)

@@ -140,12 +140,12 @@ def _noise(
     counter = map(word, names, (seed, trial, purpose, tau))
     who = boundary.as_integers("clients", clients)
     if who.size and who.min() < 0:
-        raise ValueError(f"clients must be at least 0, got {who.min()}")
+        raise boundary.ArgumentValueError("clients", f"must be at least 0, got {who.min()}")
     who = who.view(np.uint64)
     shape = (who.size, boundary.integer("n", n, low=2 if standardize else 0, high=2**32 - 1))
     dtype = np.dtype(dtype)
     if dtype not in boundary.FLOATS:
-        raise TypeError(f"dtype must be float64 or float32, got {dtype}")
+        raise boundary.ArgumentTypeError("dtype", f"must be float64 or float32, got {dtype}")
     scales = np.ones(who.size, dtype) if scale is None else _scales(scale, who.size, dtype)
     none = np.empty(0, dtype)
     factors, deviations = (np.ones(who.size, dtype), scales) if standardize else (scales, none)
@@ -165,13 +165,17 @@ def _scales(scale: Any, size: int, dtype: Any) -> NDArray[Any]:
     """Factors of all rows, such that their products with the largest numbers stay finite."""
     given = boundary.as_floats("scale", scale).astype(np.float64, copy=False)
     if given.shape not in ((), (size,)):
-        raise ValueError(f"scale must have shape () or ({size},), got {given.shape}")
+        raise boundary.ArgumentValueError(
+            "scale", f"must have shape () or ({size},), got {given.shape}"
+        )
     boundary.check_finite("scale", given)
     most = float(np.finfo(dtype).max) / 64
     if given.size and given.min() < 0.0:
-        raise ValueError(f"scale must be at least 0, got {given.min():g}")
+        raise boundary.ArgumentValueError("scale", f"must be at least 0, got {given.min():g}")
     if given.size and given.max() > most:
-        raise ValueError(f"scale must be at most {most:.3g} in {dtype}, got {given.max():g}")
+        raise boundary.ArgumentValueError(
+            "scale", f"must be at most {most:.3g} in {dtype}, got {given.max():g}"
+        )
     return np.ascontiguousarray(np.broadcast_to(given, size), dtype)
 
 

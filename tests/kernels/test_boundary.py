@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -254,3 +255,14 @@ def test_more_threads_than_there_are_mean_as_many_as_there_are(n, rng):
             laplace(0, 0, 0, 0, [1], n, threads=threads), laplace(0, 0, 0, 0, [1], n)
         )
     assert _boundary.thread_count(2**70) == _jit.most_threads()
+
+
+def test_errors_that_begin_with_an_argument_are_of_one_kind():
+    plain = re.compile(r"raise (?:Value|Type)Error\(\s*f?\"(?:[a-zA-Z_.]+|\{name\}) must ")
+    found = {
+        path.name
+        for path in Path(_boundary.__file__).parent.rglob("*.py")
+        if plain.search(path.read_text(encoding="utf-8"))
+    }
+    # Labels are data; the boundary knows of threads by the other.
+    assert found == {"_labels.py", "_jit.py"}

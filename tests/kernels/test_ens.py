@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedepm_fast.kernels import _jit
 from fedepm_fast.kernels import ens as module
+from fedepm_fast.kernels._boundary import ArgumentError
 from fedepm_fast.kernels.ens import _passes as passes
 from fedepm_fast.kernels.ens import ens, ens_buffer, ens_columns, group_size
 from fedepm_fast.kernels.ens_blocks import EnsSearch, ens_blocks
@@ -350,6 +351,8 @@ GOOD = np.ones((40, 30))
         ({"z": np.empty((0, 3))}, ValueError, "z must hold at least one client"),
         ({"z": GOOD + 1j}, TypeError, "z must be float64 or float32, got dtype complex128"),
         ({"z": GOOD.astype(np.float16)}, TypeError, "z must be float64 or float32"),
+        ({"z": [[1, 2], [3]]}, TypeError, "numbers, got list whose rows differ in length"),
+        ({"z": ([1, 2], 3)}, TypeError, "numbers, got tuple whose rows differ in length"),
         ({"z": [["a"]]}, TypeError, "z must be float64 or float32"),
         ({"c": -1.0}, ValueError, r"c must be a finite number in \[0, inf\)"),
         ({"c": np.nan}, ValueError, "c must be a finite number"),
@@ -370,8 +373,10 @@ GOOD = np.ones((40, 30))
     ],
 )
 def test_bad_input(arguments, error_type, message):
-    with pytest.raises(error_type, match=message):
+    with pytest.raises(error_type, match=message) as caught:
         ens(**{"z": GOOD, "c": 1.0} | arguments)
+    assert isinstance(caught.value, ArgumentError)
+    assert str(caught.value).startswith(caught.value.argument)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
