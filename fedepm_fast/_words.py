@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._common.text import pairs
+from ._common.text import counted, pairs
 
 if TYPE_CHECKING:
     from .algorithms import Algorithm
@@ -25,8 +25,9 @@ def title_of(result: Result) -> str:
     from .algorithms import label_of
 
     classes = result.objective.get("classes", 1)
-    size = f"{len(result.x) // classes} features" + (f", {classes} classes" * (classes > 1))
-    return f"{label_of(result.algorithm['name'])} on {result.n_clients} clients, {size}"
+    size = counted(len(result.x) // classes, "feature") + (f", {classes} classes" * (classes > 1))
+    clients = counted(result.n_clients, "client")
+    return f"{label_of(result.algorithm['name'])} on {clients}, {size}"
 
 
 def facts_of(result: Result, *, brief: bool = False) -> list[tuple[str, str]]:

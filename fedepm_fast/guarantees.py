@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._common.json_files import read_json, write_json
+from ._common.text import counted
 from ._common.validation import check_array
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class ReleasedRun:
         return cls(**found)
 
     def __repr__(self) -> str:
-        return f"<ReleasedRun: {self.rounds} rounds, {self.guarantee}>"
+        return f"<ReleasedRun: {counted(self.rounds, 'round')}, {self.guarantee}>"
 
 
 def released(result: Result) -> ReleasedRun:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import platform
-import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import engine as engines
 from ._common.validation import check_array, check_choice, check_int
+from ._common.warned import warn
 from ._words import advice_on, why_it_overflows
 from .algorithms import PRESETS, Algorithm
 from .algorithms._work import work_of
@@ -342,7 +342,7 @@ def make_result(
     )
     if result.warning:
         settings["advice"] = settings.get("advice", "") + advice_on(algorithm, problem)
-        warnings.warn(result.warning, DivergenceWarning, stacklevel=3)
+        warn(result.warning, DivergenceWarning)
     return result
 
 

@@ -45,6 +45,21 @@ def aligned(rows: Sequence[Sequence[str]], margin: str = "") -> list[str]:
     ]
 
 
+def counted(n: int, noun: str) -> str:
+    """A number of things, of which one is in the singular."""
+    return f"{n} {plural(noun, n)}"
+
+
+def plural(noun: str, n: int) -> str:
+    """The noun of so many things."""
+    return noun if n == 1 else f"{noun}s"
+
+
+def span(low: int, high: int) -> str:
+    """A number, or from which to which."""
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def first_few(names: Iterable[object], most: int = 20) -> str:
     """The first of some names, and how many more there are."""
     told = list(map(str, names))

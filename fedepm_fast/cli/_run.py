@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._common.text import counted
 from .._words import in_words, number
 from . import _common as common
 from . import _options as options
@@ -173,7 +174,7 @@ def other_choice(data: FederatedData, objective: Objective, seed: int, trial: in
         return []
     return [
         f"  --algorithm curvature f(x)/m = {number(result.mean_objective)} after "
-        f"{result.rounds} rounds, without noise"
+        f"{counted(result.rounds, 'round')}, without noise"
     ]
 
 

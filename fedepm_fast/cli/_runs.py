@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._common.text import pairs, terminal_width
+from .._common.text import counted, pairs, terminal_width
 from .._words import number, stopped_by
 from . import _options as options
 
@@ -184,7 +184,7 @@ def export(
             opened.to_csv(out, where)
         else:
             opened.to_parquet(out, where)
-    print(f"wrote {count} runs to {out}")
+    print(f"wrote {counted(count, 'run')} to {out}")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._common.text import counted
 from . import _common as common
 from ._common import INTERRUPTED, CommandFailed
 from ._compare import check_plot
@@ -160,10 +161,7 @@ def _draw(result: SweepResult, options: dict[str, Any], path: Path) -> None:
 
 
 def _size(runs: Sweep) -> str:
-    return (
-        f"{len(runs)} run{'s' * (len(runs) != 1)} in {len(runs.cells)} "
-        f"cell{'s' * (len(runs.cells) != 1)}"
-    )
+    return f"{counted(len(runs), 'run')} in {counted(len(runs.cells), 'cell')}"
 
 
 def _done(runs: Sweep, path: Path) -> set[str]:

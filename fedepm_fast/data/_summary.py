@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._common import html
-from .._common.text import first_few
+from .._common.text import counted, first_few, plural
 
 #: Clients that a notebook shows.
 _SHOWN = 20
@@ -17,12 +17,16 @@ def summary_of(data: Any) -> str:
     """Source, rows, features, clients, sizes, and what was made of the table."""
     sizes, note = data.client_sizes, data.description
     d, n, m = data.n_samples, data.n_features, data.n_clients
-    table = f"{d} row{'s' * (d > 1)}, {n} feature{'s' * (n > 1)}"
-    held = f"{m} clients of {sizes.min()} to {sizes.max()} rows" if m > 1 else "1 client"
+    table = f"{counted(d, 'row')}, {counted(n, 'feature')}"
+    held = "1 client"
+    if m > 1:
+        each = f"{sizes.min()} to {sizes.max()}" if sizes.min() < sizes.max() else f"{sizes[0]}"
+        held = f"{m} clients of {each} {plural('row', sizes.max())}"
     text = f"{note.get('source', 'arrays')}: {table}, {held}"
     if data.sample_weight is not None:
         weights = data.sample_weight
-        text += f"; rows weighed by {weights.min():g} to {weights.max():g}"
+        low, high = (f"{bound:g}" for bound in (weights.min(), weights.max()))
+        text += f"; rows weighed by {low}" + f" to {high}" * (low != high)
     mapped = ""
     if data.label_mapping:
         pairs = [f"{a} -> {b}" for a, b in data.label_mapping.items()]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._common.text import counted
 from ._evaluation import Evaluation
 from ._measures import Measures
 
@@ -52,7 +53,7 @@ class Comparison:
         return cls(federated, pooled, record["local"], record["without"], record["notes"])
 
     def __repr__(self) -> str:
-        return f"<Comparison on {self.federated.overall['rows']} rows>"
+        return f"<Comparison on {counted(int(self.federated.overall['rows'] or 0), 'row')}>"
 
     def __str__(self) -> str:
         from ._words import comparison_text

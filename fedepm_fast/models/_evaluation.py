@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.extras import require
+from .._common.text import counted
 from .._common.validation import ArgumentTypeError, ArgumentValueError
 from ._measures import Measures, measures, probabilities
 from ._rows import Rows, coded, read_rows, with_label_in
@@ -72,8 +73,8 @@ class Evaluation:
         return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("client")
 
     def __repr__(self) -> str:
-        m = len(self.clients)
-        return f"<Evaluation of {self.overall['rows']} rows of {m} client{'s' * (m != 1)}>"
+        rows = counted(int(self.overall["rows"] or 0), "row")
+        return f"<Evaluation of {rows} of {counted(len(self.clients), 'client')}>"
 
     def __str__(self) -> str:
         from ._words import evaluation_text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from .._common.validation import (
     check_int,
     check_real,
 )
+from .._common.warned import warn
 from ..losses import Objective
 from ..preparation import Preparation, PreparationWarning, Prepared, Table
 from ..preparation._columns import level_text
@@ -251,9 +251,9 @@ def fit(
         comparison = compare(trained, model, (rows.take(chosen), labels[chosen]), rest, settings)
         model = replace(model, comparison=comparison)
     for message in _to_look_at(rows, settings):
-        warnings.warn(message, PreparationWarning, stacklevel=2)
+        warn(message, PreparationWarning)
     for note in model.notes:
-        warnings.warn(note, ModelWarning, stacklevel=2)
+        warn(note, ModelWarning)
     return model
 
 

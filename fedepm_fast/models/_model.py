@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._common.json_files import read_json, write_json
+from .._common.text import counted
 from ..preparation import as_table
 from ._coefficients import Coefficients
 from ._inference import Inference
@@ -194,11 +195,12 @@ class Model(Coefficients):
 
     def __repr__(self) -> str:
         rows = sum(client["rows"] for client in self.clients)
-        told = f"{rows} rows, " if rows else ""  # none are told of whole clients that are hidden
+        # None are told of whole clients that are hidden.
+        told = f"{counted(rows, 'row')}, " if rows else ""
         return (
-            f"<Model {self.objective.name} of {self.label}: {len(self.clients)} "
-            f"client{'s' * (len(self.clients) != 1)}, {told}"
-            f"{self.told.size} coefficients>"
+            f"<Model {self.objective.name} of {self.label}: "
+            f"{counted(len(self.clients), 'client')}, {told}"
+            f"{counted(self.told.size, 'coefficient')}>"
         )
 
     def _repr_html_(self) -> str:

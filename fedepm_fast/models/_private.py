@@ -19,6 +19,7 @@ from .._common.validation import (
     ArgumentValueError,
     check_real,
 )
+from .._common.warned import warn
 from ..data import FederatedData
 from ..losses import Objective
 from ..losses.huber import Huber
@@ -92,7 +93,7 @@ def fit_private(
     rows, labels = rows.take(known), labels[known]
     return private_model(
         rows, labels, objective, found, preparation, asked, beta, label_bounds=label_bounds,
-        declared=classes is not None or found in _KNOWN, callback=callback, level=3,
+        declared=classes is not None or found in _KNOWN, callback=callback,
     )[0]  # fmt: skip
 
 
@@ -110,13 +111,12 @@ def private_model(
     raw_penalty: bool = False,
     seed: int | None = None,
     callback: Any = None,
-    level: int = 1,
 ) -> tuple[Model, PrivatePlan]:
     """A model of rows whose labels are coded, and its plan.
 
     `asked` are arguments of `plan`; with `raw_penalty` the penalty is that of coefficients in the
     units of the table. Whether the values of the label are `declared` or are those of the rows, is
-    said. `seed` is of the noise, `level` of warnings.
+    said. `seed` is of the noise.
     """
     order = np.argsort(rows.clients, kind="stable")
     rows, labels = rows.take(order), labels[order]
@@ -135,13 +135,13 @@ def private_model(
     )  # fmt: skip
     note = planned.warning
     if note:
-        warnings.warn(note, ModelWarning, stacklevel=level + 1)
+        warn(note, ModelWarning)
     with warnings.catch_warnings(record=True) as told_of_cells:
         warnings.simplefilter("always", PreparationWarning)
         features = np.asarray(prepared.transform(rows.table)) @ back
     for each in told_of_cells:
         text = f"{each.message} (to whom the rows are known: this is not released)"
-        warnings.warn(text, PreparationWarning, stacklevel=level + 1)
+        warn(text, PreparationWarning)
     data = FederatedData(
         features, told.scaled(labels), sizes, feature_names=prepared.feature_names,
         client_names=tuple(names),
@@ -190,7 +190,7 @@ def private_model(
     variance = left.variance(len(back) - prepared.intercept)
     found = after(variance, result.x.reshape(shape), own, prepared) or left.note(null)
     if found and not note:
-        warnings.warn(found, ModelWarning, stacklevel=level + 1)
+        warn(found, ModelWarning)
     notes = tuple(filter(None, (note, found)))
     label, client = rows.called
     if isinstance(planned.objective, Huber):  # which private least squares is

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from .._common.notes import of_client
 from .._common.text import first_few
 from .._common.validation import ArgumentValueError
+from .._common.warned import warn
 from ..data import FederatedData
 from ..losses import Objective
 from ..objectives import Problem
@@ -196,7 +196,7 @@ def _start(start: Model | None, prepared: Prepared, objective: Objective) -> Arr
         )
     if new:
         message = f"start has no coefficient of {_names(new)}: 0 stands for it"
-        warnings.warn(message, PreparationWarning, stacklevel=4)
+        warn(message, PreparationWarning)
     coef = np.array([[0.0 if j is None else row[j] for j in known] for row in start.coef])
     coef = coef - coef.mean(axis=0) if len(coef) > 1 else coef  # where the search stays
     return np.linalg.solve(np.asarray(prepared.units), coef.T).T.ravel()

@@ -7,7 +7,17 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .._common import html
-from .._common.text import WIDTH, aligned, fill, pairs, shortened, terminal_width
+from .._common.text import (
+    WIDTH,
+    aligned,
+    counted,
+    fill,
+    pairs,
+    plural,
+    shortened,
+    span,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from ._comparison import Comparison
@@ -97,10 +107,10 @@ def _rows(model: Model) -> str:
     told = model.clients
     rows = [client["rows"] for client in told]
     if not sum(rows):  # hidden with all there is of a client
-        return f"of {len(rows)} clients, whose sizes are private"
+        return f"of {counted(len(rows), 'client')}, whose sizes are private"
     text = f"{sum(rows):,} of {len(rows)} client{'s' * (len(rows) != 1)}"
     if len(rows) > 1:
-        text += f", {min(rows):,} to {max(rows):,} each"
+        text += f", {span(min(rows), max(rows))} each"
     for name, words in (("held_out", "held out"), ("left_out", "without a label left out")):
         count = sum(client.get(name, 0) for client in told)
         text += f"; {count:,} {words}" * bool(count)
@@ -128,7 +138,7 @@ def _objective(model: Model) -> str:
 def _fit(model: Model) -> str:
     how = model.training
     if "privacy" in how:
-        return f"{how['rounds']} rounds, which public numbers gave"
+        return f"{counted(how['rounds'], 'round')}, which public numbers gave"
     done = "converged" if how["converged"] else "not converged"
     if how["unbounded"]:
         done = "no finite optimum, ended"
@@ -287,7 +297,8 @@ def evaluation_text(found: Evaluation, margin: str = "") -> str:
     lines = aligned(measure_rows(found), margin)
     if found.left_out:
         what = "a label or of weight 0" if found.weighted else "a label"
-        lines.append(f"{margin}{found.left_out:,} rows without {what} left out")
+        rows = plural("row", found.left_out)
+        lines.append(f"{margin}{found.left_out:,} {rows} without {what} left out")
     return "\n".join([*lines, fill(margin + _explained(found), margin)])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._common.text import plural
 from .._common.validation import check_int, check_real
 from ._columns import Column, Numbers
 from ._summary import ColumnSummary
@@ -96,14 +97,14 @@ class Guard:
     def rows(self, rows: int) -> None:
         """Refuse a table of few rows."""
         if rows < self._given.smallest_table:
-            self._refuse(f"it has {rows} {_plural('row', rows)}", "smallest_table")
+            self._refuse(f"it has {rows} {plural('row', rows)}", "smallest_table")
 
     def column(self, column: Column, summary: ColumnSummary, *, indicator: bool) -> None:
         """Refuse a column with few values, small cells, or nearly as many levels as rows."""
         named = f"column {column.name!r}"
         if indicator and 0 < summary.missing < self._given.smallest_cell and summary.seen:
             self._refuse(
-                f"{named} is missing in {summary.missing} {_plural('row', summary.missing)}, which "
+                f"{named} is missing in {summary.missing} {plural('row', summary.missing)}, which "
                 "its indicator would single out; missing='fill' has no indicator",
                 "smallest_cell",
             )
@@ -111,7 +112,7 @@ class Guard:
             self._levels(named, summary)
         elif summary.kind in ("numeric", "boolean"):
             if summary.seen < self._given.smallest_table:
-                told = f"{named} has {summary.seen} {_plural('value', summary.seen)}"
+                told = f"{named} has {summary.seen} {plural('value', summary.seen)}"
                 self._refuse(told, "smallest_table")
             self._two_values(named, column.numbers[~np.isnan(column.numbers)])
 
@@ -130,7 +131,7 @@ class Guard:
         if small:
             level, n = next(iter(small.items()))
             self._refuse(
-                f"{named} has {n} {_plural('row', n)} of level {level!r}; levels= declares those "
+                f"{named} has {n} {plural('row', n)} of level {level!r}; levels= declares those "
                 "that are told apart",
                 "smallest_cell",
             )
@@ -140,7 +141,7 @@ class Guard:
         few = min(int(least.sum()), int((~least).sum()))
         if 0 < few < self._given.smallest_cell and (values[~least] == values.max()).all():
             self._refuse(
-                f"{named} has two values, one of them in {few} {_plural('row', few)}",
+                f"{named} has two values, one of them in {few} {plural('row', few)}",
                 "smallest_cell",
             )
 
@@ -148,14 +149,10 @@ class Guard:
         """Refuse more parameters than a share of the rows."""
         if parameters > self._given.parameters_share * rows:
             self._refuse(
-                f"{parameters} {_plural('parameter', parameters)} are more than that share of its "
+                f"{parameters} {plural('parameter', parameters)} are more than that share of its "
                 f"{rows} rows",
                 "parameters_share",
             )
-
-
-def _plural(noun: str, n: int) -> str:
-    return noun if n == 1 else f"{noun}s"
 
 
 def thresholds_of(given: Any) -> Thresholds:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .._common.text import counted
 from .._common.validation import ArgumentError, ArgumentTypeError, ArgumentValueError
+from .._common.warned import warn
 from ._levels import MISSING_LEVEL, OTHER, check_count, raise_all, same_but_for_case
 from ._prepared import Prepared
 from ._rules import ColumnRule, Feature
@@ -57,7 +58,7 @@ def learn(choices: Preparation, summaries: Sequence[TableSummary]) -> Prepared:
             f"column {name!r} has levels that differ in case only, and are told apart: {told}; "
             "Preparation(ignore_case=True) (--ignore-case) makes them one"
         )
-        warnings.warn(message, PreparationWarning, stacklevel=3)
+        warn(message, PreparationWarning)
     clients = tuple(f"client {i + 1}" if c is None else c for i, c in enumerate(total.clients))
     return Prepared(
         tuple(learner.rules),
@@ -89,7 +90,8 @@ class _Learner:
         if column.missing and self.choices.missing == "refuse":
             raise ArgumentValueError(
                 f"column {name!r}",
-                f"must not be missing where missing is 'refuse', but is in {column.missing} rows",
+                f"must not be missing where missing is 'refuse', but is in "
+                f"{counted(column.missing, 'row')}",
             )
         if column.kind == "missing":
             self.dropped.append((name, "no client has a value of it"))

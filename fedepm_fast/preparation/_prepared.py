@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._common.validation import ArgumentTypeError, ArgumentValueError, check_real
+from .._common.warned import warn
 from ._columns import Numbers
 from ._disclosure import Guard, thresholds_of
 from ._moments import SecondMoments, aliased
@@ -158,7 +158,7 @@ class Prepared:
         told: list[str] = []
         writers = [writer for rule in self.columns for writer in self._writers(rule, held, told)]
         for message in told:
-            warnings.warn(f"{where}: {message}", PreparationWarning, stacklevel=2)
+            warn(f"{where}: {message}", PreparationWarning)
         for start in range(0, len(held), _BLOCK):
             rows = slice(start, start + _BLOCK)
             for write in writers:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._common.text import first_few
+from .._common.text import first_few, plural
 from .._common.validation import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -74,7 +74,7 @@ class Table:
         return name in self._columns
 
     def __repr__(self) -> str:
-        return f"Table of {len(self):,} rows: {', '.join(self.names)}"
+        return f"Table of {len(self):,} {plural('row', len(self))}: {', '.join(self.names)}"
 
     @property
     def names(self) -> tuple[str, ...]:

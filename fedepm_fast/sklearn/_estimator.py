@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._common.text import counted
 from .._common.validation import (
     ArgumentValueError,
     check_array,
@@ -24,6 +24,7 @@ from .._common.validation import (
     numbers_of,
     numbers_of_column,
 )
+from .._common.warned import warn
 from ..algorithms.curvature import CurvatureFedEPM
 from ..data import FederatedData
 from ..data.partition import ByColumn, EqualParts
@@ -227,12 +228,11 @@ class FedEPMEstimator(BaseEstimator):
         )
         self._describe(result, sizes)
         if result.reasons == (MAX_ROUNDS,) and rounds is None:
-            warnings.warn(
-                f"FedEPM did not converge in {max_rounds} rounds: the norm of the gradient, of "
-                f"columns of one scale, is {self.history_['gradient_norm'][-1]:.2g}. Increase "
-                "max_rounds, tol or beta.",
+            warn(
+                f"FedEPM did not converge in {counted(max_rounds, 'round')}: the norm of the "
+                f"gradient, of columns of one scale, is {self.history_['gradient_norm'][-1]:.2g}. "
+                "Increase max_rounds, tol or beta.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         v = result.x.reshape(len(result.x) // table.rows.shape[1], -1)
         return Minimum(table, v, order, sizes, names, seed, "converged" in result.reasons)
@@ -282,11 +282,10 @@ class FedEPMEstimator(BaseEstimator):
         given = [name for name in old if getattr(self, name) is not DEPRECATED
                  and getattr(self, name) != DEPRECATED]  # fmt: skip
         if given:
-            warnings.warn(
+            warn(
                 f"{', '.join(given)} will go: eta is the curvature of the rows now, which needs "
                 "none of the paper's parameters; `coordinates` is what `preconditioner` was",
                 FutureWarning,
-                stacklevel=4,
             )
         if "preconditioner" not in given:
             return self.coordinates

@@ -70,7 +70,7 @@ def fit_private(
     }  # fmt: skip
     return private_model(
         rows, labels[order], objective, classes, prepared, asked, estimator.beta,
-        label_bounds=label_bounds, raw_penalty=True, level=4,
+        label_bounds=label_bounds, raw_penalty=True,
     )  # fmt: skip
 
 

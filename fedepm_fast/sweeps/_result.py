@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._common.text import counted
 from ..store import Store
 from ..store._record import Array
 from ._cells import Run
@@ -35,7 +36,7 @@ class SweepResult(Sequence[str]):
 
     def __repr__(self) -> str:
         failed = len(self.failed)
-        return f"<SweepResult of {len(self)} runs{f', {failed} failed' * bool(failed)}>"
+        return f"<SweepResult of {counted(len(self), 'run')}{f', {failed} failed' * bool(failed)}>"
 
     def table(self) -> dict[str, list[Any]]:
         """The runs as columns, see `Store.table`, in the order of the sweep."""

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from .._common.grid import as_axis, check_count, grid, is_axis
+from .._common.text import counted
 from .._common.validation import MAX_SEED, check_int
 from ..algorithms import Algorithm
 from ..data import FederatedData
@@ -165,7 +166,7 @@ class Sweep(Sequence[Run]):
         return self.runs[index]
 
     def __repr__(self) -> str:
-        return f"<Sweep of {len(self.runs)} runs in {len(self.cells)} cells>"
+        return f"<Sweep of {counted(len(self.runs), 'run')} in {counted(len(self.cells), 'cell')}>"
 
     def check(self, done: Container[str] = ()) -> None:
         """Make the first split of every source, to find what does not fit before any work.

@@ -32,7 +32,7 @@ def test_own_data(capsys, table):
     assert code == 0
     assert (
         record["data"]["description"]
-        == "table.csv: 60 rows, 3 features, 4 clients of 15 to 15 rows; label column y; client "
+        == "table.csv: 60 rows, 3 features, 4 clients of 15 rows; label column y; client "
         "column who; columns scaled to unit norm"
     )
     assert record["data"]["label_column"] == "y" and record["data"]["client_column"] == "who"
@@ -54,7 +54,7 @@ def test_every_command_says_what_it_made_of_a_file(capsys, tmp_path):
         "--data", tmp_path / "rows", "--format", "csv", "--no-header", "--separator", "tab",
         "--client-column", "2", "--label", 3, "--noise", "none", "--mu0", 50, "--beta", 0.1,
     )  # fmt: skip
-    said = "rows: 60 rows, 2 features, 3 clients of 20 to 20 rows; label column 3; client column 2"
+    said = "rows: 60 rows, 2 features, 3 clients of 20 rows; label column 3; client column 2"
     for command, *more in (
         ("run", "--rounds", 1),
         ("compare", "--rounds", 1, "--algorithms", "fedepm,sfedavg"),
@@ -84,9 +84,9 @@ def test_clients_named_in_the_file_are_the_split_unless_told_otherwise(capsys, t
         json.loads(fedepm(capsys, *command, *more)[1])["data"]["description"]
         for more in ((), ("--clients", 4), ("--partition", "equal", "--clients", 5))
     ]
-    assert "3 clients of 20 to 20 rows" in found[0]
+    assert "3 clients of 20 rows" in found[0]
     assert "4 clients" in found[1]
-    assert "5 clients of 12 to 12 rows" in found[2]
+    assert "5 clients of 12 rows" in found[2]
 
 
 def test_synthetic_regression(capsys):

@@ -115,7 +115,7 @@ def test_names():
     assert data.rows.tolist() == [1, 3, 0, 2, 4, 5]
     with pytest.raises(ValueError, match="feature_names must have 3 entries, got 2"):
         FederatedData(X, Y, [6], feature_names=("x", "y"))
-    assert repr(data) == "<FederatedData arrays: 6 rows, 3 features, 3 clients of 2 to 2 rows>"
+    assert repr(data) == "<FederatedData arrays: 6 rows, 3 features, 3 clients of 2 rows>"
 
 
 def test_a_description_is_plain_and_complete():

@@ -125,7 +125,7 @@ def test_missing_cells():
     assert filled.feature_names == ("x", "g=b", "(intercept)")
     np.testing.assert_array_equal(filled.transform(table)[:, 0], [1, 3, 3, 5])
     np.testing.assert_array_equal(filled.transform(table)[:, 1], [0, 0, 0, 1])
-    with pytest.raises(ValueError, match=r"column 'x' must not be missing .* in 1 rows"):
+    with pytest.raises(ValueError, match=r"column 'x' must not be missing .* in 1 row"):
         learned(table, sizes=(4,), missing="refuse")
 
 

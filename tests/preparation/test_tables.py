@@ -282,7 +282,7 @@ def test_a_file_and_its_frame_are_the_same_summary(tmp_path):
 def test_a_table_says_what_it_is():
     table = as_table({"a": [1.0], "b": [2.0]})
     assert isinstance(table, Table)
-    assert repr(table) == "Table of 1 rows: a, b"
+    assert repr(table) == "Table of 1 row: a, b"
     assert "a" in table and "c" not in table and len(table) == 1
     assert as_table(table) is table
     assert table.without(["a"]).names == ("b",)
