@@ -168,7 +168,7 @@ class _Uploads(NamedTuple):
     """How uploads are aggregated, and their noise."""
 
     aggregation: str
-    weights: Array
+    noise_l1: float
     noise: float
     """Deviation of what is in the server's gradient, if each client uploads once and the loss has a
     slope of 1; of whole clients in the mean of their moves."""
@@ -179,7 +179,7 @@ def _planned(given: _Given, uploads: _Uploads | None = None) -> PrivatePlan:
     mechanism, sizes, n, loss, rho, _, trust, honest, settings, bounds = given
     whole = mechanism.neighbours == "client"
     unit = _unit(mechanism, loss, n)
-    aggregation, weights, upload = uploads = uploads or _uploads(given, unit)
+    aggregation, noise_l1, upload = uploads = uploads or _uploads(given, unit)
     level = upload * math.sqrt(n * loss.n_outputs)
     if whole:
         chosen = settings or settings_for_clients(mechanism.order, level)
@@ -213,7 +213,7 @@ def _planned(given: _Given, uploads: _Uploads | None = None) -> PrivatePlan:
         lam=0.0, eta=eta, mu0=_MU0 * eta, local_steps=1, participation=rho, step="1",
         start="broadcast",
         aggregation=aggregation,
-        noise_l1=noise_l1_for(mechanism, weights),
+        noise_l1=noise_l1,
     )  # fmt: skip
     share = split_of(mechanism, chosen.rounds + before)
     # The noise of a round in x. Shorter steps where some take part have less, and bring it back as
@@ -270,7 +270,7 @@ def _uploads(given: _Given, unit: float) -> _Uploads:
     if not alone:
         m0 = clients_per_round(given.rho, len(sizes))
         in_mean *= math.sqrt(m0 / clients_per_round(given.honest, m0) / len(sizes)) / given.rho
-    return _Uploads(aggregation, weights, in_mean)
+    return _Uploads(aggregation, noise_l1_for(mechanism, weights), in_mean)
 
 
 def _objective(objective: str | Objective) -> Objective:
