@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import os
 import random
@@ -70,12 +69,6 @@ def pytest_collection_modifyitems(items):
     first += pages[::2]
     before = max(len(items) // 2 - len(first), 0)
     items[:] = [*first, *others[:before], *meanwhile, *pages[1::2], *others[before:]]
-
-
-def pytest_collection_finish():
-    """All modules and tests stay: looking for garbage among them takes a fifteenth of the time."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
