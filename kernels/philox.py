@@ -36,14 +36,19 @@ def _block(c0, c1, c2, c3, key0, key1, by):
     return c0, c1, c2, c3
 
 
-@kernel
-def fill_words(key0, key1, purpose, tau, client, out):
-    """Write the first words of a client and round to a uint64 array."""
-    by = multipliers()
-    for k in range(0, out.size, 4):
+@device
+def _words_from(first, key0, key1, purpose, tau, client, by, out):
+    """Write those from index `first` on, a multiple of 4."""
+    for k in range(first, out.size, 4):
         words = _block(np.uint64(k // 4), client, tau, purpose, key0, key1, by)
         for j in range(min(4, out.size - k)):
             out[k + j] = words[j]
+
+
+@kernel
+def fill_words(key0, key1, purpose, tau, client, out):
+    """Write the first words of a client and round to a uint64 array."""
+    _words_from(0, key0, key1, purpose, tau, client, multipliers(), out)
 
 
 @device
@@ -71,10 +76,7 @@ def many_words(key0, key1, purpose, tau, client, out):
         for r in range(4):
             store(out, first + 8 * r, vectors[r])
         first += _EIGHT_BLOCKS
-    for k in range(first, out.size, 4):
-        words = _block(np.uint64(k // 4), client, tau, purpose, key0, key1, by)
-        for j in range(min(4, out.size - k)):
-            out[k + j] = words[j]
+    _words_from(first, key0, key1, purpose, tau, client, by, out)
 
 
 @kernel
