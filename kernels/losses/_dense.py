@@ -26,7 +26,7 @@ from .._simd import (
 )
 from ._blocks import _tree_sum
 from ._loss import Loss
-from ._rows import CHUNK, losses_of_margins
+from ._rows import CHUNK, chunks_of, losses_of_margins, rows_of
 from ._steps import SETTLED, steps_of
 
 #: Room for the margins of one output, of two blocks of rows.
@@ -44,15 +44,6 @@ def dense_layout(loss: Loss) -> tuple[Any, Any, Any]:
     """
     _, settle, count_outputs = steps_of(loss)
     add_losses = losses_of_margins(loss, APART)
-
-    @device
-    def size(rows, i):
-        offsets = rows[2]
-        return offsets[i + 1] - offsets[i]
-
-    @device
-    def count(rows, i):
-        return (size(rows, i) + (CHUNK - 1)) // CHUNK
 
     @device
     def chunk(rows, i, c, w, want, gradient, work):
@@ -94,7 +85,7 @@ def dense_layout(loss: Loss) -> tuple[Any, Any, Any]:
                 total, part, product, factors = total + settle(part, product), zero, zero, 0
         return horizontal_sum(total + settle(part, product))
 
-    return size, count, chunk
+    return rows_of, chunks_of, chunk
 
 
 @device

@@ -37,7 +37,7 @@ from .._simd import (
 )
 from .._simd._types import VECTOR_BYTES
 from ._loss import Loss
-from ._rows import CHUNK, GROUP, csr_layout, losses_of_margins
+from ._rows import CHUNK, GROUP, chunks_of, losses_of_margins, rows_of
 from ._steps import SETTLED, steps_of
 
 #: The most rows of a panel, and the entries that one has, unless `GROUP` rows have more.
@@ -59,7 +59,6 @@ def jagged_layout(loss: Loss) -> tuple[Any, Any, Any]:
     ``rows = (data, indices, indptr, values, columns, order, lengths, panels, starts, heights,
     targets, offsets, constants)``, see `SparseRows`.
     """
-    size, count, _ = csr_layout(loss)
     _, settle, count_outputs = steps_of(loss)
     add_losses = losses_of_margins(loss, APART)
 
@@ -93,7 +92,7 @@ def jagged_layout(loss: Loss) -> tuple[Any, Any, Any]:
             first += rows_here
         return horizontal_sum(total)
 
-    return size, count, chunk
+    return rows_of, chunks_of, chunk
 
 
 @device

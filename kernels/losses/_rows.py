@@ -31,6 +31,19 @@ CHUNK = 8192
 GROUP = 64
 
 
+@device
+def rows_of(rows, i):
+    """How many rows client i has, in layouts whose last arrays are the offsets and constants."""
+    offsets = rows[-2]
+    return offsets[i + 1] - offsets[i]
+
+
+@device
+def chunks_of(rows, i):
+    """How many chunks those are."""
+    return (rows_of(rows, i) + (CHUNK - 1)) // CHUNK
+
+
 def csr_layout(loss: Loss) -> tuple[Any, Any, Any]:
     """The device functions `size`, `count` and `chunk` of a loss; see `_clients`.
 
@@ -38,15 +51,6 @@ def csr_layout(loss: Loss) -> tuple[Any, Any, Any]:
     """
     _, settle, count_outputs = steps_of(loss)
     add_losses = losses_of_margins(loss, GROUP)
-
-    @device
-    def size(rows, i):
-        offsets = rows[-2]
-        return offsets[i + 1] - offsets[i]
-
-    @device
-    def count(rows, i):
-        return (size(rows, i) + (CHUNK - 1)) // CHUNK
 
     @device
     def chunk(rows, i, c, w, want, gradient, work):
@@ -76,7 +80,7 @@ def csr_layout(loss: Loss) -> tuple[Any, Any, Any]:
                 total, product, factors = settle(total, product), zero, 0
         return horizontal_sum(total)
 
-    return size, count, chunk
+    return rows_of, chunks_of, chunk
 
 
 def losses_of_margins(loss: Loss, apart: int) -> Any:
